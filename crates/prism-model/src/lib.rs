@@ -1,0 +1,20 @@
+//! The words every PRISM crate shares.
+//!
+//! An operation has an [`OpKind`]; operations whose durations are comparable share a
+//! [`Signature`]; operations whose speed follows the same hardware limit share a [`KernelClass`].
+//! This crate knows neither files nor graphs.
+//!
+//! ```
+//! use prism_model::{KernelClass, OpKind};
+//!
+//! let kind: OpKind = "forward-compute".parse().unwrap();
+//! assert_eq!(kind, OpKind::ForwardCompute);
+//! assert_eq!(kind.class(), KernelClass::Compute);
+//! assert!("forward-comput".parse::<OpKind>().is_err());
+//! ```
+
+mod kind;
+mod signature;
+
+pub use kind::{Direction, KernelClass, OpKind, UnknownOpKind};
+pub use signature::Signature;
