@@ -13,8 +13,15 @@
 //! assert!("forward-comput".parse::<OpKind>().is_err());
 //! ```
 
+mod duration;
+mod effect;
 mod kind;
 mod signature;
 
+pub use duration::{
+    ComputeModel, ComputeSignature, DurationModel, ImpliedDependency, LawCandidate, LawChoice,
+    Regime, RegimeKind, StepVector, TransferModel,
+};
+pub use effect::{Effect, EffectKind, EffectTest};
 pub use kind::{Direction, KernelClass, OpKind, UnknownOpKind};
 pub use signature::Signature;

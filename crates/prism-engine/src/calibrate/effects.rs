@@ -1,0 +1,407 @@
+//! Crossed effects of compute, estimated by the method of moments on a balanced array.
+//!
+//! Every effect sums to zero over each of its indices. Variances are those of the effect itself:
+//! the noise of its estimate, which the levels below it cause, is subtracted (analysis of
+//! variance). Each effect is tested against the level below.
+
+use prism_model::{Effect, EffectKind, EffectTest, OpKind};
+use prism_stats::htest;
+
+use super::cube::Cube;
+use super::factor::{one_factor, sphericity};
+
+/// Estimates of everything in the compute part of the model, before tests drop any of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Estimates {
+    /// Grand means, `[c]`.
+    pub(crate) base: Vec<f64>,
+    /// Position effect, `[c][m]`.
+    pub(crate) position: Vec<Vec<f64>>,
+    /// Worker effect, `[c][r]`.
+    pub(crate) worker: Vec<Vec<f64>>,
+    /// Means over microbatches with base, worker and position removed, `[c][t][r]`.
+    pub(crate) cell: Vec<Vec<f64>>,
+    /// What varies inside a (step, replica) cell, `[c][m][t][r]`; sums to zero over m.
+    pub(crate) inner: Cube,
+    /// Variance of `inner` per signature, degrees of freedom corrected.
+    pub(crate) inner_variance: Vec<f64>,
+}
+
+impl Estimates {
+    /// Splits log durations into levels.
+    pub(crate) fn of(mut cube: Cube) -> Estimates {
+        let (microbatches, cells, replicas) = (cube.microbatches, cube.cells(), cube.replicas);
+        let mut out = (vec![], vec![], vec![], vec![], vec![]);
+        for c in 0..cube.len() {
+            let y = cube.signature_mut(c);
+            let base = mean(y);
+            y.iter_mut().for_each(|v| *v -= base);
+            let position: Vec<f64> = y.chunks(cells).map(mean).collect();
+            for (row, p) in y.chunks_mut(cells).zip(&position) {
+                row.iter_mut().for_each(|v| *v -= p);
+            }
+            let mut cell = vec![0.0; cells];
+            for row in y.chunks(cells) {
+                for (a, v) in cell.iter_mut().zip(row) {
+                    *a += v / microbatches as f64;
+                }
+            }
+            for row in y.chunks_mut(cells) {
+                for (v, a) in row.iter_mut().zip(&cell) {
+                    *v -= a;
+                }
+            }
+            let worker = column_means(&cell, replicas);
+            for row in cell.chunks_mut(replicas) {
+                for (v, w) in row.iter_mut().zip(&worker) {
+                    *v -= w;
+                }
+            }
+            let freedom = (microbatches.saturating_sub(1) * (cells - 1)).max(1) as f64;
+            out.0.push(base);
+            out.1.push(position);
+            out.2.push(worker);
+            out.3.push(cell);
+            out.4.push(y.iter().map(|v| v * v).sum::<f64>() / freedom);
+        }
+        Estimates {
+            base: out.0,
+            position: out.1,
+            worker: out.2,
+            cell: out.3,
+            inner: cube,
+            inner_variance: out.4,
+        }
+    }
+
+    fn steps(&self) -> usize {
+        self.inner.steps
+    }
+
+    fn replicas(&self) -> usize {
+        self.inner.replicas
+    }
+
+    fn microbatches(&self) -> usize {
+        self.inner.microbatches
+    }
+
+    /// Noise variance that `inner` leaves in one cell mean.
+    pub(crate) fn cell_noise(&self, c: usize) -> f64 {
+        self.inner_variance[c] / self.microbatches() as f64
+    }
+
+    /// Compute kinds present, each with its signatures.
+    pub(crate) fn classes(&self) -> Vec<(OpKind, Vec<usize>)> {
+        let mut out: Vec<(OpKind, Vec<usize>)> = Vec::new();
+        for (c, s) in self.inner.signatures.iter().enumerate() {
+            match out.iter_mut().find(|(k, _)| *k == s.kind) {
+                Some((_, list)) => list.push(c),
+                None => out.push((s.kind, vec![c])),
+            }
+        }
+        out
+    }
+
+    /// Position effect: do microbatch positions differ in their mean?
+    pub(crate) fn position_effect(&self, alpha: f64) -> Effect {
+        let (m, cells) = (self.microbatches() as f64, (self.steps() * self.replicas()) as f64);
+        if m < 2.0 || cells < 2.0 {
+            return untestable(EffectKind::Position, 0.0, false, "needs two microbatches and steps");
+        }
+        let (df1, df2) = (m - 1.0, (m - 1.0) * (cells - 1.0));
+        let per: Vec<(f64, f64)> = (0..self.inner.len())
+            .map(|c| {
+                let between = self.position[c].iter().map(|p| p * p).sum::<f64>() / df1;
+                let noise = self.inner_variance[c] / cells;
+                (ratio(between, noise), between - noise)
+            })
+            .collect();
+        decide(EffectKind::Position, alpha, &per, df1, df2, "positions differ", "positions agree")
+    }
+
+    /// Worker effect: do replicas differ for good?
+    pub(crate) fn worker_effect(&self, alpha: f64) -> Effect {
+        let (t, r) = (self.steps() as f64, self.replicas() as f64);
+        if r < 2.0 {
+            return untestable(EffectKind::Worker, 0.0, false, "one replica");
+        }
+        if t < 2.0 {
+            return untestable(EffectKind::Worker, 0.0, false, "one step");
+        }
+        let (df1, df2) = (r - 1.0, (r - 1.0) * (t - 1.0));
+        let per: Vec<(f64, f64)> = (0..self.inner.len())
+            .map(|c| {
+                let between = self.worker[c].iter().map(|w| w * w).sum::<f64>() / df1;
+                let noise = self.interaction_variance(&self.cell[c]) / t;
+                (ratio(between, noise), between - noise)
+            })
+            .collect();
+        let yes = "replicas differ for good: not exchangeable without this effect";
+        decide(EffectKind::Worker, alpha, &per, df1, df2, yes, "replicas are exchangeable")
+    }
+
+    /// Step x replica interaction variance of a `[t][r]` array whose columns sum to zero.
+    pub(crate) fn interaction_variance(&self, cell: &[f64]) -> f64 {
+        let (t, r) = (self.steps() as f64, self.replicas() as f64);
+        let sum: f64 = cell
+            .chunks(self.replicas())
+            .map(|row| {
+                let step = mean(row);
+                row.iter().map(|v| (v - step) * (v - step)).sum::<f64>()
+            })
+            .sum();
+        sum / ((t - 1.0) * (r - 1.0)).max(1.0)
+    }
+
+    /// Mean of several signatures' cells, `[t][r]`.
+    pub(crate) fn cell_mean(&self, signatures: &[usize]) -> Vec<f64> {
+        let mut out = vec![0.0; self.steps() * self.replicas()];
+        for &c in signatures {
+            for (o, v) in out.iter_mut().zip(&self.cell[c]) {
+                *o += v / signatures.len() as f64;
+            }
+        }
+        out
+    }
+
+    /// Variance of the mean of several signatures inside a cell, divided by microbatches: the noise
+    /// in the mean of their cells.
+    pub(crate) fn mean_noise(&self, signatures: &[usize]) -> f64 {
+        let (m, n) = (self.microbatches(), self.microbatches() * self.steps() * self.replicas());
+        if m < 2 {
+            return 0.0;
+        }
+        let mut sum = vec![0.0; n];
+        for &c in signatures {
+            for (s, v) in sum.iter_mut().zip(self.inner.signature(c)) {
+                *s += v / signatures.len() as f64;
+            }
+        }
+        let freedom = ((m - 1) * (self.steps() * self.replicas() - 1)).max(1) as f64;
+        sum.iter().map(|v| v * v).sum::<f64>() / freedom / m as f64
+    }
+
+    /// Step effect: does a whole step move, on all replicas? With one replica it is compared with
+    /// the noise that microbatches leave.
+    pub(crate) fn step_effect(&self, alpha: f64) -> Effect {
+        let (t, r) = (self.steps() as f64, self.replicas() as f64);
+        if t < 3.0 {
+            return untestable(EffectKind::Step, 0.0, false, "fewer than three steps");
+        }
+        let m = self.microbatches() as f64;
+        if r < 2.0 && m < 2.0 {
+            let sd = rms(self.classes().iter().map(|(_, list)| variance(&self.cell_mean(list))));
+            let why = "one replica and one microbatch: cannot be told from the residual";
+            return untestable(EffectKind::Step, sd, true, why);
+        }
+        let df2 = if r < 2.0 { t * (m - 1.0) } else { (t - 1.0) * (r - 1.0) };
+        let per: Vec<(f64, f64)> = self
+            .classes()
+            .iter()
+            .map(|(_, list)| {
+                let a = self.cell_mean(list);
+                let steps: Vec<f64> = a.chunks(self.replicas()).map(mean).collect();
+                let between = steps.iter().map(|s| s * s).sum::<f64>() / (t - 1.0);
+                let noise = if r < 2.0 {
+                    self.mean_noise(list)
+                } else {
+                    self.interaction_variance(&a) / r
+                };
+                (ratio(between, noise), between - noise)
+            })
+            .collect();
+        decide(EffectKind::Step, alpha, &per, t - 1.0, df2, "steps differ", "steps agree")
+    }
+
+    /// Step x worker effect: does one worker move during a step, beyond its microbatches' noise?
+    pub(crate) fn step_worker_effect(&self, alpha: f64) -> Effect {
+        let (t, r, m) = (self.steps() as f64, self.replicas() as f64, self.microbatches() as f64);
+        let kind = EffectKind::StepWorker;
+        if t < 3.0 {
+            return untestable(kind, 0.0, false, "fewer than three steps");
+        }
+        if r < 2.0 {
+            return untestable(kind, 0.0, false, "one replica: cannot be told from the step effect");
+        }
+        if m < 2.0 {
+            let per = (0..self.inner.len()).map(|c| self.interaction_variance(&self.cell[c]));
+            let why = "one microbatch: cannot be told from the residual";
+            return untestable(kind, rms(per), true, why);
+        }
+        let (df1, df2) = ((t - 1.0) * (r - 1.0), (m - 1.0) * (t * r - 1.0));
+        let per: Vec<(f64, f64)> = (0..self.inner.len())
+            .map(|c| {
+                let (between, noise) =
+                    (self.interaction_variance(&self.cell[c]), self.cell_noise(c));
+                (ratio(between, noise), between - noise)
+            })
+            .collect();
+        let (yes, no) = ("workers move by the step", "workers move only with their microbatches");
+        decide(kind, alpha, &per, df1, df2, yes, no)
+    }
+
+    /// Covariance of signatures inside a cell, `[c][c]`, and its degrees of freedom.
+    pub(crate) fn inner_covariance(&self) -> (Vec<f64>, f64) {
+        let n = self.inner.len();
+        let freedom = (self.microbatches().saturating_sub(1)
+            * (self.steps() * self.replicas() - 1))
+            .max(1) as f64;
+        let mut out = vec![0.0; n * n];
+        for i in 0..n {
+            for j in 0..=i {
+                let (a, b) = (self.inner.signature(i), self.inner.signature(j));
+                let dot: f64 = a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>() / freedom;
+                out[i * n + j] = dot;
+                out[j * n + i] = dot;
+            }
+        }
+        (out, freedom)
+    }
+
+    /// Microbatch effect: do signatures move together inside a cell? Returns the effect, loadings
+    /// (s.d. carried) and residual variances by signature.
+    pub(crate) fn microbatch_effect(&self, alpha: f64) -> (Effect, Vec<f64>, Vec<f64>) {
+        let n = self.inner.len();
+        let none = |why: &str| {
+            let effect = untestable(EffectKind::Microbatch, 0.0, false, why);
+            (effect, vec![0.0; n], self.inner_variance.clone())
+        };
+        if self.microbatches() < 2 {
+            return none("one microbatch: cannot be told from step x worker");
+        }
+        if n < 2 {
+            return none("one compute signature: cannot be told from the residual");
+        }
+        let (covariance, freedom) = self.inner_covariance();
+        let (statistic, df) = sphericity(&covariance, n, freedom);
+        let p_value = htest::chi_square_sf(statistic, df);
+        let fit = one_factor(&covariance, n);
+        let sd = fit.loading.iter().sum::<f64>() / n as f64;
+        let kept = p_value < alpha && sd > 0.0;
+        let effect = Effect {
+            kind: EffectKind::Microbatch,
+            sd_log: sd,
+            test: Some(EffectTest {
+                name: format!("Bartlett sphericity, chi-square({df})"),
+                statistic,
+                p_value,
+                comparisons: 1,
+            }),
+            kept,
+            reason: if kept {
+                "forward and backward of a microbatch move together on all stages".into()
+            } else {
+                "operations of a microbatch are independent".into()
+            },
+        };
+        if kept { (effect, fit.loading, fit.unique) } else { (effect, vec![0.0; n], self.inner_variance.clone()) }
+    }
+
+    /// Whether the spread inside cells differs between replicas (Levene's test on absolute
+    /// deviations), and each replica's spread relative to the signature's, `[c][r]`.
+    pub(crate) fn worker_spread(&self, alpha: f64) -> (Effect, Vec<Vec<f64>>) {
+        let (r, m) = (self.replicas(), self.microbatches());
+        let mut factors = Vec::new();
+        let mut per = Vec::new();
+        for c in 0..self.inner.len() {
+            let mut sums = vec![(0.0, 0.0, 0.0); r];
+            for (i, v) in self.inner.signature(c).iter().enumerate() {
+                let s = &mut sums[i % r];
+                *s = (s.0 + v.abs(), s.1 + v * v, s.2 + 1.0);
+            }
+            let n = sums.first().map_or(1.0, |s| s.2);
+            let grand = sums.iter().map(|s| s.0 / n).sum::<f64>() / r as f64;
+            let between = n * sums.iter().map(|s| (s.0 / n - grand).powi(2)).sum::<f64>()
+                / (r as f64 - 1.0).max(1.0);
+            let within = sums.iter().map(|s| s.1 - s.0 * s.0 / n).sum::<f64>()
+                / (n * r as f64 - r as f64).max(1.0);
+            per.push((ratio(between, within), 0.0));
+            let all = sums.iter().map(|s| s.1).sum::<f64>() / r as f64;
+            factors.push(sums.iter().map(|s| if all > 0.0 { (s.1 / all).sqrt() } else { 1.0 }).collect());
+        }
+        let kind = EffectKind::WorkerSpread;
+        if r < 2 || m < 2 {
+            return (untestable(kind, 0.0, false, "needs two replicas and microbatches"), factors);
+        }
+        let cells = (self.steps() * r * m) as f64;
+        let (df1, df2) = (r as f64 - 1.0, cells - r as f64);
+        let no = "replicas have the same spread";
+        let mut effect = decide(kind, alpha, &per, df1, df2, "replicas differ in spread", no);
+        effect.sd_log = rms(factors.iter().flatten().map(|f: &f64| (f - 1.0).powi(2)));
+        (effect, factors)
+    }
+}
+
+/// Keeps an effect if the smallest Bonferroni-corrected p-value of its F tests is below `alpha`.
+/// `per` holds, by signature or class, the F statistic and the effect's variance.
+pub(crate) fn decide(
+    kind: EffectKind,
+    alpha: f64,
+    per: &[(f64, f64)],
+    df1: f64,
+    df2: f64,
+    yes: &str,
+    no: &str,
+) -> Effect {
+    let statistic = per.iter().map(|p| p.0).fold(0.0, f64::max);
+    let comparisons = per.len();
+    let p_value = (htest::f_sf(statistic, df1, df2) * comparisons as f64).min(1.0);
+    let kept = p_value < alpha;
+    let variance = per.iter().map(|p| p.1).sum::<f64>() / comparisons.max(1) as f64;
+    Effect {
+        kind,
+        sd_log: variance.max(0.0).sqrt(),
+        test: Some(EffectTest {
+            name: format!("F({df1}, {df2}), largest of {comparisons}"),
+            statistic,
+            p_value,
+            comparisons,
+        }),
+        kept,
+        reason: if kept { yes } else { no }.to_owned(),
+    }
+}
+
+fn untestable(kind: EffectKind, sd_log: f64, kept: bool, why: &str) -> Effect {
+    Effect { kind, sd_log, test: None, kept, reason: why.to_owned() }
+}
+
+/// `a / b`; 0 if both vanish (no variation at all), infinite if only the noise does.
+fn ratio(a: f64, b: f64) -> f64 {
+    if b > 0.0 {
+        a / b
+    } else if a > 1e-24 {
+        f64::MAX
+    } else {
+        0.0
+    }
+}
+
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Sample variance.
+pub(crate) fn variance(values: &[f64]) -> f64 {
+    let m = mean(values);
+    values.iter().map(|v| (v - m) * (v - m)).sum::<f64>() / (values.len() as f64 - 1.0).max(1.0)
+}
+
+/// Root of the mean of squares given as squares.
+fn rms(squares: impl Iterator<Item = f64>) -> f64 {
+    let (sum, n) = squares.fold((0.0, 0.0), |(s, n), v| (s + v, n + 1.0));
+    if n > 0.0 { (sum / n).max(0.0).sqrt() } else { 0.0 }
+}
+
+/// Column means of a row-major array with `columns` columns.
+pub(crate) fn column_means(values: &[f64], columns: usize) -> Vec<f64> {
+    let rows = values.len() / columns;
+    let mut out = vec![0.0; columns];
+    for row in values.chunks(columns) {
+        for (o, v) in out.iter_mut().zip(row) {
+            *o += v / rows as f64;
+        }
+    }
+    out
+}
