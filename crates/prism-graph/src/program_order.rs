@@ -75,7 +75,6 @@ fn separate(batches: &[Slot], step: &TraceStep, circle: &[Op], apart: &mut [bool
 
 /// Everything but which batches are united.
 struct Program<'a> {
-    step: &'a TraceStep,
     /// Dependencies and operations.
     builder: StepGraphBuilder,
     groups: &'a [Group],
@@ -87,7 +86,7 @@ struct Program<'a> {
 
 impl<'a> Program<'a> {
     fn new(
-        step: &'a TraceStep,
+        step: &TraceStep,
         reference: &'a StepGraph,
         observed: &Observed,
     ) -> Result<Program<'a>, GraphError> {
@@ -103,17 +102,19 @@ impl<'a> Program<'a> {
             let slots = slots(step, observed, &sequence);
             for pair in slots.windows(2) {
                 for &before in &pair[0] {
-                    pair[1].iter().for_each(|&after| builder.dep(before, after));
+                    for &after in &pair[1] {
+                        builder.dep(before, after);
+                    }
                 }
             }
             hang_gc(step, stage, &sequence, &mut builder);
-            join_scatters(step, stage, &beside, &sequence, &mut builder);
+            join_scatters(step, &beside, &sequence, &mut builder);
             batches.extend(slots.into_iter().filter(|slot| slot.len() > 1));
         }
         let barrier = barrier(step, observed, &mut builder)?;
         let group_of = (0..reference.ops().len() as u32).map(|i| reference.group_of(OpId(i)));
         let group_of = group_of.collect();
-        Ok(Program { step, builder, groups: reference.groups(), group_of, batches, barrier })
+        Ok(Program { builder, groups: reference.groups(), group_of, batches, barrier })
     }
 
     /// The graph with all batches united that are not `apart`.
@@ -139,7 +140,6 @@ impl<'a> Program<'a> {
         if let Some(barrier) = self.barrier {
             builder.group(vec![barrier], ReplicaSync::All);
         }
-        debug_assert_eq!(self.group_of.len(), self.step.ops.len());
         builder.build()
     }
 }
@@ -209,13 +209,18 @@ fn hang_gc(step: &TraceStep, stage: u16, sequence: &[OpId], builder: &mut StepGr
     chain(builder, &collections);
     for gc in collections {
         let start_s = step.get(gc).start_s;
-        let after = sequence.partition_point(|&op| step.get(op).start_s <= start_s);
         let is_compute = |id: OpId| step.get(id).op.kind.is_microbatch_compute();
-        if let Some(&compute) = sequence[..after].iter().rev().find(|&&op| is_compute(op)) {
-            builder.dep(compute, gc);
+        let before = sequence.partition_point(|&op| step.get(op).start_s <= start_s);
+        let compute = sequence[..before].iter().rposition(|&op| is_compute(op));
+        if let Some(at) = compute {
+            builder.dep(sequence[at], gc);
         }
-        let blocks = |id: OpId| !is_compute(id) && !step.get(id).op.kind.is_p2p();
-        if let Some(&next) = sequence[after..].iter().find(|&&op| blocks(op)) {
+        let blocked = |id: OpId| {
+            let op = step.get(id);
+            op.start_s >= start_s && !op.op.kind.is_microbatch_compute() && !op.op.kind.is_p2p()
+        };
+        let rest = &sequence[compute.map_or(0, |at| at + 1)..];
+        if let Some(&next) = rest.iter().find(|&&op| blocked(op)) {
             builder.dep(gc, next);
         }
     }
@@ -224,21 +229,19 @@ fn hang_gc(step: &TraceStep, stage: u16, sequence: &[OpId], builder: &mut StepGr
 /// What follows the last backward waits for scatters that ran beside it.
 fn join_scatters(
     step: &TraceStep,
-    stage: u16,
     beside: &[OpId],
     sequence: &[OpId],
     builder: &mut StepGraphBuilder,
 ) {
     let is_scatter = |id: OpId| step.get(id).op.kind == OpKind::GradsReduceScatter;
     let Some(&scatter) = beside.iter().rev().find(|&&op| is_scatter(op)) else { return };
-    let Some((_, next)) = after_last_backward(step, stage, sequence) else { return };
+    let Some((_, next)) = after_last_backward(step, sequence) else { return };
     builder.dep(scatter, next);
 }
 
 /// The last backward of a sequence, and the first operation after it that is not a send or
 /// receive.
-fn after_last_backward(step: &TraceStep, stage: u16, sequence: &[OpId]) -> Option<(OpId, OpId)> {
-    debug_assert!(sequence.iter().all(|&op| step.get(op).op.stage == stage));
+fn after_last_backward(step: &TraceStep, sequence: &[OpId]) -> Option<(OpId, OpId)> {
     let kind = |id: OpId| step.get(id).op.kind;
     let at = sequence.iter().rposition(|&op| kind(op) == OpKind::BackwardCompute)?;
     let next = sequence[at + 1..].iter().find(|&&op| !kind(op).is_p2p())?;
@@ -254,7 +257,7 @@ fn barrier(
     let stage = step.stages - 1;
     let beside = overlapping(step, stage, &step.computes(stage)?);
     let sequence = sequence(step, stage, &beside);
-    let Some((backward, next)) = after_last_backward(step, stage, &sequence) else {
+    let Some((backward, next)) = after_last_backward(step, &sequence) else {
         return Ok(None);
     };
     if step.replicas < 2 || !waits_for_all(observed, backward, next) {
