@@ -28,10 +28,10 @@ impl Ideal {
         let work_s = work
             .into_iter()
             .map(|(kind, values)| {
-                let averaged = match kind.class() {
-                    KernelClass::Compute | KernelClass::Memory | KernelClass::Host => true,
-                    _ => kind == OpKind::Optimizer,
-                };
+                let averaged = matches!(
+                    kind.class(),
+                    KernelClass::Compute | KernelClass::Memory | KernelClass::Host
+                );
                 (kind, if averaged { mean(&values) } else { median(values) })
             })
             .collect();
