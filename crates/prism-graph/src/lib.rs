@@ -1,5 +1,30 @@
-//! One training step as a graph.
+//! One training step as a graph of operations, groups and replicas.
+//!
+//! A [`StepGraph`] is built from a trace, by the trace format's own rules ([`build_reference`]) or
+//! with blocking, batched sends and receives ([`build_program_order`]); from a pipeline
+//! [`schedule`]; or by hand ([`StepGraphBuilder`]). [`Observed`] holds a trace's times in the
+//! graph's terms, [`evaluate()`] computes when everything starts and ends for given durations, and
+//! [`to_op_table`] records that as a trace would.
+//! This crate knows nothing of randomness.
 
+mod builder;
+mod error;
+mod evaluate;
+mod observed;
+mod order;
+mod p2p;
+mod program_order;
+mod reference;
+pub mod schedule;
 mod step_graph;
+mod synth;
+mod trace_step;
 
+pub use builder::StepGraphBuilder;
+pub use error::GraphError;
+pub use evaluate::{Timeline, evaluate, synchronise};
+pub use observed::Observed;
+pub use program_order::build_program_order;
+pub use reference::build_reference;
 pub use step_graph::{Event, Group, GroupId, Op, OpId, ReplicaSync, StepGraph};
+pub use synth::to_op_table;

@@ -1,5 +1,7 @@
 //! Operations, dependencies, groups and the replica axis.
 
+use std::fmt;
+
 use prism_model::{OpKind, Signature};
 
 /// Index of an operation in [`StepGraph::ops`].
@@ -32,6 +34,13 @@ impl Op {
     /// The key under which this operation's durations are comparable.
     pub fn signature(&self) -> Signature {
         Signature { kind: self.kind, stage: self.stage, chunk: self.chunk }
+    }
+}
+
+impl fmt::Display for Op {
+    /// `forward-send[3]@stage1`: kind, sequence number, stage.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[{}]@stage{}", self.kind, self.seq, self.stage)
     }
 }
 
@@ -72,15 +81,22 @@ pub enum Event {
 /// `max(start over the group, and over the synchronised replicas) + own transfer`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepGraph {
-    ops: Vec<Op>,
-    dep_offsets: Vec<u32>,
-    deps: Vec<OpId>,
-    groups: Vec<Group>,
-    group_of: Vec<Option<GroupId>>,
-    order: Vec<Event>,
-    sinks: Vec<OpId>,
-    replicas: u32,
-    stages: u16,
+    pub(crate) ops: Vec<Op>,
+    pub(crate) dep_offsets: Vec<u32>,
+    pub(crate) deps: Vec<OpId>,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) group_of: Vec<Option<GroupId>>,
+    pub(crate) order: Vec<Event>,
+    pub(crate) sinks: Vec<OpId>,
+    pub(crate) replicas: u32,
+    pub(crate) stages: u16,
+    /// All operations, ascending by [`key`]: the index of [`StepGraph::find`].
+    pub(crate) by_key: Vec<OpId>,
+}
+
+/// What an operation is looked up by; also the order of a table's rows within one rank.
+pub(crate) fn key(op: &Op) -> (u16, OpKind, u32) {
+    (op.stage, op.kind, op.seq)
 }
 
 impl StepGraph {
@@ -93,6 +109,25 @@ impl StepGraph {
     pub fn deps(&self, op: OpId) -> &[OpId] {
         let i = op.0 as usize;
         &self.deps[self.dep_offsets[i] as usize..self.dep_offsets[i + 1] as usize]
+    }
+
+    /// Number of dependencies.
+    pub fn dep_count(&self) -> usize {
+        self.deps.len()
+    }
+
+    /// The operation of this kind, sequence number and stage.
+    pub fn find(&self, kind: OpKind, seq: u32, stage: u16) -> Option<OpId> {
+        let at = self
+            .by_key
+            .binary_search_by_key(&(stage, kind, seq), |&id| key(&self.ops[id.0 as usize]))
+            .ok()?;
+        Some(self.by_key[at])
+    }
+
+    /// All ids with their operations, in order of id.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (OpId, &Op)> {
+        self.ops.iter().enumerate().map(|(i, op)| (OpId(i as u32), op))
     }
 
     /// Groups; a [`GroupId`] is an index into this.

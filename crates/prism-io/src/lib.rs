@@ -3,6 +3,26 @@
 //! Every foreign trace format becomes an [`OpTable`]. Readers check what they read and report
 //! every violation with file, row and rule. Outputs are written atomically.
 
+mod assemble;
+mod check;
+mod csv_read;
+mod error;
+mod meta;
+mod native;
 mod op_table;
+mod options;
+mod parquet_read;
+mod raw;
+mod read;
+mod source;
+mod violation;
 
+pub use check::DroppedStep;
+pub use error::{ColumnProblem, Foreign, IoError};
+pub use meta::meta_candidates;
+pub use native::{META_KEY, SCHEMA, SCHEMA_KEY};
 pub use op_table::{JobMeta, NO_GROUP, OpRow, OpTable, OpTableBuilder, Source};
+pub use options::{Limits, ReadOptions};
+pub use read::{Loaded, read_op_table, read_op_table_bytes};
+pub use source::sha256_hex;
+pub use violation::{Breaches, Place, Rule, SHOWN_PER_RULE, Violation, Violations};

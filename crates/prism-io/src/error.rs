@@ -1,0 +1,304 @@
+//! What can go wrong with files.
+
+use std::fmt;
+use std::io;
+
+use parquet::errors::ParquetError;
+
+use crate::violation::Violations;
+
+/// Why a file could not be read or written.
+///
+/// The message names the file; [`IoError::hint`] says what to do about it. Causes from other
+/// libraries are kept as [`std::error::Error::source`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IoError {
+    /// The operating system refused to read.
+    #[error("cannot read `{file}`")]
+    Read {
+        /// File name as given.
+        file: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The operating system refused to write, or the content could not be produced.
+    #[error("cannot write `{file}`")]
+    Write {
+        /// File name as given.
+        file: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The file has no content, or a header and no rows.
+    #[error("`{file}` is empty: {what}")]
+    Empty {
+        /// File name as given.
+        file: String,
+        /// What is missing.
+        what: &'static str,
+    },
+    /// The file is of a kind that is not read.
+    #[error("`{file}` is {what}, not a trace")]
+    Foreign {
+        /// File name as given.
+        file: String,
+        /// What it looks like.
+        what: Foreign,
+    },
+    /// The gzip stream is damaged.
+    #[error("`{file}` cannot be decompressed as gzip")]
+    Gzip {
+        /// File name as given.
+        file: String,
+        /// The decoder's reason.
+        source: io::Error,
+    },
+    /// More rows or bytes than the reader's limits allow.
+    #[error("`{file}` has more than {limit} {unit}")]
+    TooLarge {
+        /// File name as given.
+        file: String,
+        /// The limit.
+        limit: u64,
+        /// Of what.
+        unit: &'static str,
+    },
+    /// The Parquet file is damaged or uses what the decoder lacks.
+    #[error("`{file}` cannot be read as Parquet")]
+    Parquet {
+        /// File name as given.
+        file: String,
+        /// The decoder's reason.
+        source: ParquetError,
+    },
+    /// The Parquet file is so damaged that the decoder gave up by panicking.
+    #[error("`{file}` is damaged: the Parquet decoder gave up on it")]
+    ParquetPanic {
+        /// File name as given.
+        file: String,
+    },
+    /// A column is compressed in a way that is not read.
+    #[error("`{file}`: column `{column}` is compressed with {codec}, which is not read")]
+    Codec {
+        /// File name as given.
+        file: String,
+        /// The first such column.
+        column: String,
+        /// Name of the codec.
+        codec: String,
+    },
+    /// Columns are missing, repeated or of the wrong type.
+    #[error("`{file}` does not have the columns of a trace{}", list(problems))]
+    Columns {
+        /// File name as given.
+        file: String,
+        /// All of them.
+        problems: Vec<ColumnProblem>,
+    },
+    /// A Parquet file of a newer schema.
+    #[error("`{file}` has schema `{found}`, this version reads `{}`", crate::native::SCHEMA)]
+    Schema {
+        /// File name as given.
+        file: String,
+        /// The schema the file names.
+        found: String,
+    },
+    /// The CSV file is damaged.
+    #[error("`{file}` cannot be read as CSV")]
+    Csv {
+        /// File name as given.
+        file: String,
+        /// The parser's reason.
+        source: csv::Error,
+    },
+    /// No metadata was given or found.
+    #[error("no metadata for `{file}`{}", looked(looked_for))]
+    MetaMissing {
+        /// The trace's name as given.
+        file: String,
+        /// The names tried, in order.
+        looked_for: Vec<String>,
+    },
+    /// The metadata is not UTF-8.
+    #[error("`{file}` is not UTF-8")]
+    MetaUtf8 {
+        /// The metadata's name.
+        file: String,
+        /// Where.
+        source: std::str::Utf8Error,
+    },
+    /// The YAML metadata cannot be read.
+    #[error("`{file}` is not metadata of a trace")]
+    MetaYaml {
+        /// The metadata's name.
+        file: String,
+        /// The parser's reason.
+        source: Box<serde_saphyr::Error>,
+    },
+    /// The metadata inside a native Parquet file cannot be read.
+    #[error(
+        "`{file}`: key-value metadata `{}` is not metadata of a trace",
+        crate::native::META_KEY
+    )]
+    MetaJson {
+        /// The trace's name as given.
+        file: String,
+        /// The parser's reason.
+        source: serde_json::Error,
+    },
+    /// The rows or the metadata break rules.
+    #[error("{0}")]
+    Invalid(Box<Violations>),
+    /// Every step was incomplete.
+    #[error("`{file}`: no step is complete, {dropped} dropped")]
+    NoCompleteStep {
+        /// File name as given.
+        file: String,
+        /// How many steps were dropped.
+        dropped: usize,
+    },
+}
+
+/// A kind of file that is recognised but not read as a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Foreign {
+    /// Zstandard.
+    Zstd,
+    /// A zip archive.
+    Zip,
+    /// Arrow IPC, also called Feather.
+    Arrow,
+    /// JSON.
+    Json,
+    /// Text in UTF-16.
+    Utf16,
+    /// A gzip file inside a gzip file.
+    NestedGzip,
+}
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Foreign::Zstd => "a Zstandard file",
+            Foreign::Zip => "a zip archive",
+            Foreign::Arrow => "an Arrow IPC (Feather) file",
+            Foreign::Json => "JSON",
+            Foreign::Utf16 => "UTF-16 text",
+            Foreign::NestedGzip => "gzip inside gzip",
+        })
+    }
+}
+
+/// What is wrong with one column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ColumnProblem {
+    /// Not there, and not derivable from others.
+    Missing {
+        /// The column's name.
+        column: String,
+        /// A column of the file with a similar name.
+        similar: Option<String>,
+    },
+    /// There more than once.
+    Repeated {
+        /// The column's name.
+        column: String,
+    },
+    /// Of a type that cannot hold the values.
+    Type {
+        /// The column's name.
+        column: String,
+        /// The file's type.
+        found: String,
+        /// What is read.
+        expected: &'static str,
+    },
+}
+
+impl fmt::Display for ColumnProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ColumnProblem::Missing { column, similar: None } => {
+                write!(f, "column `{column}` is missing")
+            }
+            ColumnProblem::Missing { column, similar: Some(s) } => {
+                write!(f, "column `{column}` is missing; `{s}` is similar")
+            }
+            ColumnProblem::Repeated { column } => write!(f, "column `{column}` is there twice"),
+            ColumnProblem::Type { column, found, expected } => {
+                write!(f, "column `{column}` is {found}, expected {expected}")
+            }
+        }
+    }
+}
+
+fn list(problems: &[ColumnProblem]) -> String {
+    problems.iter().map(|p| format!("\n  {p}")).collect()
+}
+
+fn looked(names: &[String]) -> String {
+    if names.is_empty() {
+        String::new()
+    } else {
+        let quoted: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
+        format!(": looked for {}", quoted.join(", "))
+    }
+}
+
+impl IoError {
+    /// What the user can do about it, where there is more to say than the message does.
+    ///
+    /// Violations of the rows carry a hint per rule in their own text, hence none here.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            IoError::Read { .. } | IoError::Write { .. } | IoError::Invalid(_) => return None,
+            IoError::Empty { .. } => "a trace needs at least one step of operations",
+            IoError::Foreign { what, .. } => match what {
+                Foreign::Zstd => "decompress it first: `zstd -d FILE`",
+                Foreign::Zip => "unpack it first; gzip is read as it is",
+                Foreign::Arrow => "rewrite it as Parquet: `pandas.read_feather(a).to_parquet(b)`",
+                Foreign::Json => "a table of operations is Parquet or CSV",
+                Foreign::Utf16 => "save it as UTF-8",
+                Foreign::NestedGzip => "decompress it once: `gunzip FILE`",
+            },
+            IoError::Gzip { .. } => {
+                "the file may be truncated: compare its size with the original's"
+            }
+            IoError::TooLarge { .. } => "split the trace by steps",
+            IoError::Parquet { .. } | IoError::ParquetPanic { .. } => {
+                "the file may be truncated: compare its size with the original's"
+            }
+            IoError::Codec { .. } => {
+                "rewrite it with Snappy: `pandas.read_parquet(a).to_parquet(b, compression=\"snappy\")`"
+            }
+            IoError::Columns { problems, .. } => {
+                if problems.iter().any(is_float_id) {
+                    "pandas turns integer columns with missing values into floating point: fill or drop them, then `astype(\"int64\")`"
+                } else {
+                    "columns are named as in docs/native-trace-schema.md or as in the straggler format"
+                }
+            }
+            IoError::Schema { .. } => "upgrade, or rewrite the file with the older version",
+            IoError::Csv { .. } => {
+                "fields are separated by commas, the first line names the columns"
+            }
+            IoError::MetaMissing { .. } => {
+                "name the file with `--meta FILE`; it holds trial_name, run_id, dp_size, dsp_size, pp_size, tp_size, vpp_size, world_size"
+            }
+            IoError::MetaUtf8 { .. } | IoError::MetaYaml { .. } | IoError::MetaJson { .. } => {
+                "required: dp_size, pp_size, tp_size, world_size; optional: trial_name, run_id, dsp_size, vpp_size"
+            }
+            IoError::NoCompleteStep { .. } => {
+                "the steps disagree with each other: were rows lost on export?"
+            }
+        })
+    }
+}
+
+fn is_float_id(p: &ColumnProblem) -> bool {
+    matches!(p, ColumnProblem::Type { found, expected, .. }
+        if found.contains("floating") && expected.contains("integer"))
+}
