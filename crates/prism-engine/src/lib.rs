@@ -1,3 +1,4 @@
 //! Durations on a graph give step times.
 
+pub mod calibrate;
 pub mod replay;

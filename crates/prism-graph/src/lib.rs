@@ -10,6 +10,7 @@
 mod builder;
 mod error;
 mod evaluate;
+mod file;
 mod observed;
 mod order;
 mod p2p;
@@ -23,6 +24,7 @@ mod trace_step;
 pub use builder::StepGraphBuilder;
 pub use error::GraphError;
 pub use evaluate::{Timeline, evaluate, synchronise};
+pub use file::{GraphFile, GroupFile, OpFile};
 pub use observed::Observed;
 pub use program_order::build_program_order;
 pub use reference::build_reference;

@@ -67,11 +67,15 @@ pub struct ComputeModel {
     pub worker_log: Vec<f64>,
     /// Factor on microbatch and residual effects, `[c][r]`; empty if the spread is the same.
     pub worker_spread: Vec<f64>,
+    /// Observed log durations (seconds), `[c][m][t][r]`; the vectors below follow from them.
+    pub observations_log_s: Vec<f32>,
     /// Step plus step x worker effects in log time, `[c][r][t]`, shrunk to their estimated
-    /// variance; empty if both are dropped.
+    /// variance; empty if both are dropped. Not stored in files.
+    #[serde(skip)]
     pub step_vectors_log: Vec<f32>,
-    /// Observed microbatch plus residual effects in log time, one row a (step, replica,
-    /// microbatch), `[row][c]`, divided by `worker_spread`.
+    /// Observed microbatch plus residual effects in log time, one row a (microbatch, step,
+    /// replica), `[row][c]`, divided by `worker_spread`. Not stored in files.
+    #[serde(skip)]
     pub microbatch_vectors_log: Vec<f32>,
     /// Whether a row is drawn whole for a microbatch (microbatch effect kept), or every operation
     /// draws its own.
@@ -101,8 +105,8 @@ pub struct TransferModel {
     pub ops: Vec<u32>,
     /// Observed transfers, seconds, `[row][member]`, each divided by its step's congestion factor.
     pub rows_s: Vec<f32>,
-    /// Law of each member's transfer, for parametric draws.
-    pub laws: Vec<LawChoice>,
+    /// Law of each member's transfer, for parametric draws; none where nothing varies.
+    pub laws: Vec<Option<LawChoice>>,
 }
 
 /// An operation whose value is drawn with the step: `values_s[r][t]`, seconds.

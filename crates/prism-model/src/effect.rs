@@ -7,7 +7,16 @@ use serde::{Deserialize, Serialize};
 /// A crossed effect of the duration model
 /// `log d = base + worker + position + step·λ + step x worker + microbatch·load + residual`.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
     schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]

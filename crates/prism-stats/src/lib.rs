@@ -1,6 +1,7 @@
 //! tmp
 mod error;
 pub mod fit;
+pub mod htest;
 pub mod ks;
 mod law;
 pub mod quantile;

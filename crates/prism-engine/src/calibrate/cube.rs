@@ -1,7 +1,7 @@
 //! Log durations of microbatch compute as a balanced array.
 
 use prism_graph::{Observed, OpId, StepGraph};
-use prism_model::Signature;
+use prism_model::{DurationModel, Signature};
 
 use super::CalibrateError;
 
@@ -47,12 +47,44 @@ impl Cube {
                             duration_s: d,
                         });
                     }
-                    values.push(d.ln());
+                    // Profiles store single precision: what is computed from a trace and from its
+                    // profile must not differ.
+                    values.push(f64::from(d.ln() as f32));
                 }
             }
         }
         let (steps, replicas) = (steps.len(), replicas.len());
         Ok(Cube { signatures, ops, microbatches, steps, replicas, values })
+    }
+
+    /// The array that a stored model was calibrated on, restricted to the given rows of its steps;
+    /// a row may be given several times.
+    pub(crate) fn of_model(model: &DurationModel, rows: &[usize]) -> Cube {
+        let compute = &model.compute;
+        let (steps, replicas) = (model.steps.len(), model.replicas as usize);
+        let values = compute
+            .observations_log_s
+            .chunks(steps * replicas)
+            .flat_map(|m| rows.iter().flat_map(|&t| &m[t * replicas..(t + 1) * replicas]))
+            .map(|&v| f64::from(v))
+            .collect();
+        Cube {
+            signatures: compute.signatures.iter().map(|s| s.signature).collect(),
+            ops: compute
+                .signatures
+                .iter()
+                .map(|s| s.ops.iter().map(|&i| OpId(i)).collect())
+                .collect(),
+            microbatches: model.microbatches as usize,
+            steps: rows.len(),
+            replicas,
+            values,
+        }
+    }
+
+    /// All values, `[c][m][t][r]`.
+    pub(crate) fn values(&self) -> &[f64] {
+        &self.values
     }
 
     /// Number of signatures.

@@ -107,7 +107,12 @@ impl Estimates {
     pub(crate) fn position_effect(&self, alpha: f64) -> Effect {
         let (m, cells) = (self.microbatches() as f64, (self.steps() * self.replicas()) as f64);
         if m < 2.0 || cells < 2.0 {
-            return untestable(EffectKind::Position, 0.0, false, "needs two microbatches and steps");
+            return untestable(
+                EffectKind::Position,
+                0.0,
+                false,
+                "needs two microbatches and steps",
+            );
         }
         let (df1, df2) = (m - 1.0, (m - 1.0) * (cells - 1.0));
         let per: Vec<(f64, f64)> = (0..self.inner.len())
@@ -203,11 +208,8 @@ impl Estimates {
                 let a = self.cell_mean(list);
                 let steps: Vec<f64> = a.chunks(self.replicas()).map(mean).collect();
                 let between = steps.iter().map(|s| s * s).sum::<f64>() / (t - 1.0);
-                let noise = if r < 2.0 {
-                    self.mean_noise(list)
-                } else {
-                    self.interaction_variance(&a) / r
-                };
+                let noise =
+                    if r < 2.0 { self.mean_noise(list) } else { self.interaction_variance(&a) / r };
                 (ratio(between, noise), between - noise)
             })
             .collect();
@@ -222,7 +224,12 @@ impl Estimates {
             return untestable(kind, 0.0, false, "fewer than three steps");
         }
         if r < 2.0 {
-            return untestable(kind, 0.0, false, "one replica: cannot be told from the step effect");
+            return untestable(
+                kind,
+                0.0,
+                false,
+                "one replica: cannot be told from the step effect",
+            );
         }
         if m < 2.0 {
             let per = (0..self.inner.len()).map(|c| self.interaction_variance(&self.cell[c]));
@@ -244,8 +251,7 @@ impl Estimates {
     /// Covariance of signatures inside a cell, `[c][c]`, and its degrees of freedom.
     pub(crate) fn inner_covariance(&self) -> (Vec<f64>, f64) {
         let n = self.inner.len();
-        let freedom = (self.microbatches().saturating_sub(1)
-            * (self.steps() * self.replicas() - 1))
+        let freedom = (self.microbatches().saturating_sub(1) * (self.steps() * self.replicas() - 1))
             .max(1) as f64;
         let mut out = vec![0.0; n * n];
         for i in 0..n {
@@ -295,7 +301,11 @@ impl Estimates {
                 "operations of a microbatch are independent".into()
             },
         };
-        if kept { (effect, fit.loading, fit.unique) } else { (effect, vec![0.0; n], self.inner_variance.clone()) }
+        if kept {
+            (effect, fit.loading, fit.unique)
+        } else {
+            (effect, vec![0.0; n], self.inner_variance.clone())
+        }
     }
 
     /// Whether the spread inside cells differs between replicas (Levene's test on absolute
@@ -318,7 +328,9 @@ impl Estimates {
                 / (n * r as f64 - r as f64).max(1.0);
             per.push((ratio(between, within), 0.0));
             let all = sums.iter().map(|s| s.1).sum::<f64>() / r as f64;
-            factors.push(sums.iter().map(|s| if all > 0.0 { (s.1 / all).sqrt() } else { 1.0 }).collect());
+            factors.push(
+                sums.iter().map(|s| if all > 0.0 { (s.1 / all).sqrt() } else { 1.0 }).collect(),
+            );
         }
         let kind = EffectKind::WorkerSpread;
         if r < 2 || m < 2 {

@@ -46,7 +46,9 @@ fn leading_eigen(covariance: &[f64], unique: &[f64], n: usize) -> (f64, Vec<f64>
     let entry = |i: usize, j: usize| covariance[i * n + j] - if i == j { unique[i] } else { 0.0 };
     // Gershgorin: the shift makes every eigenvalue non-negative, so the largest one dominates.
     let shift = (0..n)
-        .map(|i| (0..n).map(|j| if i == j { 0.0 } else { entry(i, j).abs() }).sum::<f64>() - entry(i, i))
+        .map(|i| {
+            (0..n).map(|j| if i == j { 0.0 } else { entry(i, j).abs() }).sum::<f64>() - entry(i, i)
+        })
         .fold(0.0, f64::max);
     let mut vector = vec![1.0 / (n as f64).sqrt(); n];
     let mut value = 0.0;
@@ -79,7 +81,13 @@ pub(crate) fn sphericity(covariance: &[f64], n: usize, observations: f64) -> (f6
         .map(|k| {
             let (i, j) = (k / n, k % n);
             let scale = (covariance[i * n + i] * covariance[j * n + j]).sqrt();
-            if i == j { 1.0 } else if scale > 0.0 { covariance[k] / scale } else { 0.0 }
+            if i == j {
+                1.0
+            } else if scale > 0.0 {
+                covariance[k] / scale
+            } else {
+                0.0
+            }
         })
         .collect();
     let ln_det = ln_det_spd(&mut r, n);
@@ -110,7 +118,9 @@ mod tests {
     fn covariance(loading: &[f64], unique: &[f64]) -> Vec<f64> {
         let n = loading.len();
         (0..n * n)
-            .map(|k| loading[k / n] * loading[k % n] + if k / n == k % n { unique[k / n] } else { 0.0 })
+            .map(|k| {
+                loading[k / n] * loading[k % n] + if k / n == k % n { unique[k / n] } else { 0.0 }
+            })
             .collect()
     }
 

@@ -34,7 +34,8 @@ pub(crate) fn step_vectors(e: &Estimates, windows: &[u32], keep: Keep) -> (Vec<f
     let classes = e.classes();
     for (_, class) in &classes {
         let replica_level = e.cell_mean(class);
-        let step_level: Vec<f64> = replica_level.chunks(replicas).map(super::effects::mean).collect();
+        let step_level: Vec<f64> =
+            replica_level.chunks(replicas).map(super::effects::mean).collect();
         let class_noise = e.mean_noise(class);
         let mut total = vec![0.0; steps];
         if keep.step {
@@ -44,7 +45,9 @@ pub(crate) fn step_vectors(e: &Estimates, windows: &[u32], keep: Keep) -> (Vec<f
         let mut by_replica = vec![vec![0.0; steps]; replicas];
         if keep.step_worker {
             let level: Vec<Vec<f64>> = (0..replicas)
-                .map(|r| (0..steps).map(|t| replica_level[t * replicas + r] - step_level[t]).collect())
+                .map(|r| {
+                    (0..steps).map(|t| replica_level[t * replicas + r] - step_level[t]).collect()
+                })
                 .collect();
             let noise = class_noise * (1.0 - 1.0 / replicas as f64);
             let mut out: Vec<&mut Vec<f64>> = by_replica.iter_mut().collect();
@@ -81,7 +84,12 @@ pub(crate) fn step_vectors(e: &Estimates, windows: &[u32], keep: Keep) -> (Vec<f
 ///
 /// `noise` is the variance that lower levels leave in one value. Returns the factors between and
 /// inside windows.
-fn shrink(level: &[Vec<f64>], noise: f64, windows: &[u32], out: &mut [&mut Vec<f64>]) -> (f64, f64) {
+fn shrink(
+    level: &[Vec<f64>],
+    noise: f64,
+    windows: &[u32],
+    out: &mut [&mut Vec<f64>],
+) -> (f64, f64) {
     let n = windows.len();
     let count = windows.last().map_or(1, |&w| w as usize + 1);
     let mut sizes = vec![0.0f64; count];

@@ -1,0 +1,136 @@
+//! Point-to-point transfers: whole rows over the members of a communication group.
+
+use std::collections::BTreeMap;
+
+use prism_graph::{OpId, StepGraph};
+use prism_model::{Effect, EffectKind, Signature, TransferModel};
+
+use super::Selection;
+use super::effects::{decide, mean};
+use crate::replay::Split;
+
+/// Point-to-point groups of equal shape.
+struct Shape {
+    members: Vec<Signature>,
+    instances: Vec<Vec<OpId>>,
+}
+
+/// Groups whose members are all point-to-point, by shape: kind, stage and chunk of each member.
+fn shapes(graph: &StepGraph) -> Vec<Shape> {
+    let mut by_shape: BTreeMap<Vec<Signature>, Vec<Vec<OpId>>> = BTreeMap::new();
+    for group in graph.groups() {
+        let op = |id: OpId| &graph.ops()[id.0 as usize];
+        if group.members.iter().all(|&id| op(id).kind.is_p2p()) {
+            let mut members = group.members.clone();
+            members.sort_by_key(|&id| (op(id).signature(), op(id).seq));
+            let shape = members.iter().map(|&id| op(id).signature()).collect();
+            by_shape.entry(shape).or_default().push(members);
+        }
+    }
+    by_shape.into_iter().map(|(members, instances)| Shape { members, instances }).collect()
+}
+
+/// Most rows kept per shape; beyond, every k-th row is.
+const MAX_ROWS: usize = 20_000;
+
+/// Transfers of all point-to-point groups, and each step's congestion factor (empty if dropped).
+///
+/// `log x = base(shape, member) + congestion(t) + draw(instance)`; the draw is a whole observed row.
+/// Rows with a transfer that is not positive (clock errors) do not enter the congestion estimate.
+pub(super) fn transfers(
+    graph: &StepGraph,
+    split: &Split,
+    selection: &Selection,
+    alpha: f64,
+) -> (Vec<TransferModel>, Vec<f32>, Effect) {
+    let shapes = shapes(graph);
+    let steps = selection.steps.len();
+    let mut deviations: Vec<Vec<f64>> = vec![Vec::new(); steps];
+    for shape in &shapes {
+        log_deviations(shape, split, selection, &mut deviations);
+    }
+    let (effect, factors) = congestion(&deviations, alpha);
+    let models = shapes
+        .iter()
+        .map(|shape| {
+            let width = shape.members.len();
+            let rows = shape.instances.len() * steps * selection.replicas.len();
+            let stride = rows.div_ceil(MAX_ROWS).max(1);
+            let mut rows_s = Vec::with_capacity(rows.div_ceil(stride) * width);
+            let mut row = 0;
+            for instance in &shape.instances {
+                for (i, &t) in selection.steps.iter().enumerate() {
+                    for &r in &selection.replicas {
+                        if row % stride == 0 {
+                            let scale = factors.get(i).map_or(1.0, |&f| f64::from(f));
+                            rows_s.extend(instance.iter().map(|&id| {
+                                (split.work_of(id)[t * selection.all_replicas + r] / scale) as f32
+                            }));
+                        }
+                        row += 1;
+                    }
+                }
+            }
+            TransferModel {
+                members: shape.members.clone(),
+                ops: shape.instances.iter().flatten().map(|id| id.0).collect(),
+                rows_s,
+                laws: Vec::new(),
+            }
+        })
+        .collect();
+    (models, factors, effect)
+}
+
+/// Log transfers minus the mean of their member, by step.
+fn log_deviations(shape: &Shape, split: &Split, selection: &Selection, out: &mut [Vec<f64>]) {
+    for member in 0..shape.members.len() {
+        let mut logs = Vec::new();
+        for instance in &shape.instances {
+            let work = split.work_of(instance[member]);
+            for (i, &t) in selection.steps.iter().enumerate() {
+                for &r in &selection.replicas {
+                    let x = work[t * selection.all_replicas + r];
+                    if x > 0.0 {
+                        logs.push((i, x.ln()));
+                    }
+                }
+            }
+        }
+        if logs.is_empty() {
+            continue;
+        }
+        let centre = logs.iter().map(|l| l.1).sum::<f64>() / logs.len() as f64;
+        logs.into_iter().for_each(|(i, l)| out[i].push(l - centre));
+    }
+}
+
+fn congestion(deviations: &[Vec<f64>], alpha: f64) -> (Effect, Vec<f32>) {
+    let steps: Vec<&Vec<f64>> = deviations.iter().filter(|d| !d.is_empty()).collect();
+    let n: f64 = steps.iter().map(|d| d.len() as f64).sum();
+    let t = steps.len() as f64;
+    let kind = EffectKind::Congestion;
+    if t < 3.0 || n <= t {
+        let reason = "fewer than three steps with point-to-point transfers".to_owned();
+        return (Effect { kind, sd_log: 0.0, test: None, kept: false, reason }, Vec::new());
+    }
+    let within =
+        steps.iter().map(|d| d.iter().map(|v| (v - mean(d)).powi(2)).sum::<f64>()).sum::<f64>()
+            / (n - t);
+    let per_step = n / t;
+    let between = steps.iter().map(|d| d.len() as f64 * mean(d).powi(2)).sum::<f64>() / (t - 1.0);
+    let statistic = if within > 0.0 { between / within } else { 0.0 };
+    let per = [(statistic, (between - within) / per_step)];
+    let (yes, no) = ("transfers of a step are slow together", "transfers do not move by the step");
+    let effect = decide(kind, alpha, &per, t - 1.0, n - t, yes, no);
+    let factors = if effect.kept {
+        let shrink = if between > 0.0 { (1.0 - within / between).max(0.0).sqrt() } else { 0.0 };
+        deviations
+            .iter()
+            .map(|d| if d.is_empty() { 1.0 } else { (shrink * mean(d)).exp() as f32 })
+            .collect()
+    } else {
+        Vec::new()
+    };
+    (effect, factors)
+}
