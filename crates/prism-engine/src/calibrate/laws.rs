@@ -1,7 +1,8 @@
 //! Parametric laws of the effects, for draws beyond what was observed.
 
-use prism_model::{ComputeModel, LawChoice, TransferModel};
-use prism_stats::Family;
+use prism_model::{ComputeModel, LawCandidate, LawChoice, TransferModel};
+use prism_stats::quantile::sorted;
+use prism_stats::{Family, choose, ks_statistic};
 
 /// Families that are tried; `Empirical` is what remains if all are rejected.
 const FAMILIES: [Family; 4] =
@@ -17,8 +18,21 @@ pub(super) fn choose_law(values: &[f64]) -> Option<LawChoice> {
     if picked.len() < 8 || picked.iter().all(|v| *v == picked[0]) {
         return None;
     }
-    let _ = (&picked, FAMILIES);
-    None
+    let choice = choose(&picked, &FAMILIES).ok()?;
+    let mut losers: Vec<LawCandidate> = choice
+        .candidates
+        .iter()
+        .filter(|c| c.family != choice.best.family())
+        .map(|c| LawCandidate {
+            family: c.family.to_string(),
+            ks: c.ks,
+            aic: c.aic,
+            error: c.error.clone(),
+        })
+        .collect();
+    losers.sort_by(|a, b| a.ks.unwrap_or(2.0).total_cmp(&b.ks.unwrap_or(2.0)));
+    let ks = ks_statistic(&sorted(&picked), &choice.best).ok()?;
+    Some(LawChoice { law: choice.best, n: picked.len(), ks, losers })
 }
 
 /// Fits the laws of a compute model from its own vectors.

@@ -91,7 +91,7 @@ fn shrink(
     out: &mut [&mut Vec<f64>],
 ) -> (f64, f64) {
     let n = windows.len();
-    let count = windows.last().map_or(1, |&w| w as usize + 1);
+    let count = windows.iter().max().map_or(1, |&w| w as usize + 1);
     let mut sizes = vec![0.0f64; count];
     windows.iter().for_each(|&w| sizes[w as usize] += 1.0);
     let means: Vec<Vec<f64>> = level
