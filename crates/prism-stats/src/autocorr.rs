@@ -97,13 +97,13 @@ mod tests {
 
     #[test]
     fn a_first_order_autoregression_is_recovered_from_windows() {
-        for (rho, seed) in [(0.0, 1), (0.4, 2), (0.8, 3), (-0.5, 4)] {
+        for (rho, seed) in [(0.0_f64, 1), (0.4, 2), (0.8, 3), (-0.5, 4)] {
             let mut rng = stream(seed, "ar1", &[]);
             let (mut ids, mut values) = (Vec::new(), Vec::new());
             let mut x = 0.0;
             for t in 0..12_000 {
                 let e: f64 = rng.sample(StandardNormal);
-                x = rho * x + (1.0 - rho * rho as f64).sqrt() * e;
+                x = rho * x + (1.0 - rho * rho).sqrt() * e;
                 // Windows of five steps in every ten.
                 if t % 10 < 5 {
                     ids.push(t);
