@@ -9,6 +9,7 @@
 //! | Student t | profile likelihood over the degrees of freedom, PX-EM inside | 8 |
 //! | empirical | the values themselves | 1 |
 
+mod choose;
 mod profile;
 mod shifted;
 mod student;
@@ -19,6 +20,7 @@ use crate::error::{Result, StatsError, check_sample};
 pub use crate::law::Family;
 use crate::law::{Distribution, Law};
 use crate::special::{k_trigamma_minus_one, ln_1p_minus, ln_minus_digamma};
+pub use choose::{AIC_MARGIN, Candidate, Choice, Reason, choose, choose_by_ks, rejected_by_ks};
 
 /// A law fitted by maximum likelihood.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

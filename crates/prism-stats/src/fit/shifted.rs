@@ -11,9 +11,9 @@ use crate::law::{Family, Law};
 
 use super::profile::minimise;
 
-/// ln(smallest − shift) is searched from ln(range) − 12, an excess 6·10⁻⁶ of the range, to
+/// ln(smallest − shift) is searched from ln(range) − 18, an excess 10⁻⁸ of the range, to
 /// ln(range) + 7, where the skewness of the excess is below 0.003.
-const SEARCH: (f64, f64) = (-12.0, 7.0);
+const SEARCH: (f64, f64) = (-18.0, 7.0);
 
 pub(super) fn fit(values: &[f64]) -> Result<Law> {
     let family = Family::ShiftedLogNormal;
@@ -27,7 +27,7 @@ pub(super) fn fit(values: &[f64]) -> Result<Law> {
         log_sd.ln() + log_mean
     };
     let bounds = (log_range + SEARCH.0, log_range + SEARCH.1);
-    let u = minimise(cost, bounds, 77, "Brent's method for the shift")?
+    let u = minimise(cost, bounds, 101, "Brent's method for the shift")?
         .ok_or(StatsError::NoMaximum { family, n })?;
     let (log_mean, log_sd) = log_moments(&above, u);
     Law::shifted_log_normal(low - u.exp(), log_mean, log_sd)

@@ -8,7 +8,7 @@ use super::{Distribution, positive};
 use crate::error::Result;
 use crate::special::{Tail, deviance, gamma_inverse, gamma_tails, stirling_error};
 
-/// Gamma with a shape (no unit) and a scale: mean shape·scale, CoV 1/√shape.
+/// Gamma with a shape (no unit) and a scale: mean shape·scale, `CoV` 1/√shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gamma {
     shape: f64,
