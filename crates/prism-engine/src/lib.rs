@@ -1,1 +1,3 @@
-//! placeholder
+//! Durations on a graph give step times.
+
+pub mod sample;

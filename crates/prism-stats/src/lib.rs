@@ -1,1 +1,7 @@
-//! placeholder
+//! Random variables: counter-based random streams and tabulated quantile functions.
+
+pub mod counter;
+pub mod quantile_table;
+
+pub use counter::Key;
+pub use quantile_table::QuantileTable;
