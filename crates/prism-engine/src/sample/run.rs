@@ -138,16 +138,6 @@ impl Workspace {
 #[repr(align(64))]
 struct Line(#[expect(dead_code, reason = "read and written by address")] [f32; 16]);
 
-/// An output row that threads write disjoint parts of.
-#[derive(Clone, Copy)]
-struct SendRow(OutputRow);
-
-impl std::fmt::Debug for SendRow {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("SendRow").field(&self.0.data).field(&self.0.stride).finish()
-    }
-}
-
 impl Tape {
     /// The instruction set that a run without preference uses here.
     pub fn isa(&self) -> Isa {

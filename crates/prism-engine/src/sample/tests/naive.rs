@@ -76,7 +76,11 @@ fn one(
         },
         Node::MulAdd(a, b, c) => v(a) * v(b) + v(c),
         Node::Select { condition, threshold, a, b } => {
-            if v(condition) >= f64::from(*threshold) { v(a) } else { v(b) }
+            if v(condition) >= f64::from(*threshold) {
+                v(a)
+            } else {
+                v(b)
+            }
         }
         Node::Step { value, threshold } => f64::from(u8::from(v(value) >= f64::from(*threshold))),
         Node::Sync { value, block } => {
