@@ -1,4 +1,11 @@
 //! Durations on a graph give step times.
+//!
+//! | module | from | to |
+//! |---|---|---|
+//! | [`replay`] | a recorded trace | its own work, waiting, launch delays; exact step times |
+//! | [`calibrate`] | a replayed trace | a duration model: tested effects, observed vectors, laws |
+//! | [`sample`] | a program of draws, sums and maxima | samples, bit-identical on any machine |
+//! | [`predict`] | a graph and a duration model | the distribution of step time, with intervals |
 
 pub mod calibrate;
 pub mod predict;

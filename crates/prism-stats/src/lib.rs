@@ -15,6 +15,8 @@
 //! | [`resample`] | How would the answer vary over other windows of steps? |
 //! | [`autocorr`] | Do neighbouring steps resemble each other? |
 //! | [`order`] | How long does the slowest of n take? |
+//! | [`counter`] | Which random word belongs to this draw, in the hot path? |
+//! | [`quantile_table`] | How is a law drawn from, four times a nanosecond? |
 //! | [`mod@stream`] | Which random numbers belong to this entity? |
 //!
 //! ```
@@ -42,6 +44,7 @@
 //! ```
 
 pub mod autocorr;
+pub mod counter;
 mod error;
 pub mod fit;
 pub mod htest;
@@ -50,6 +53,7 @@ pub mod ks;
 pub mod law;
 pub mod order;
 pub mod quantile;
+pub mod quantile_table;
 pub mod resample;
 pub mod robust;
 mod root;
@@ -57,6 +61,7 @@ mod special;
 pub mod stream;
 
 pub use autocorr::{Autocorrelation, lag1};
+pub use counter::Key;
 pub use error::{Result, StatsError};
 pub use fit::{Candidate, Choice, Fitted, Reason, choose, choose_by_ks, fit};
 pub use interval::{Interval, QuantileInterval, Tolerance, tolerance_upper};
@@ -65,5 +70,6 @@ pub use law::{
     Constant, Distribution, Empirical, Family, Gamma, Law, LogNormal, Normal, RawLaw,
     ShiftedLogNormal, StudentT,
 };
+pub use quantile_table::QuantileTable;
 pub use quantile::{ecdf, quantile_type7};
 pub use stream::stream;

@@ -1,0 +1,103 @@
+//! Speed of the Monte Carlo kernel, by instruction set.
+//!
+//! Prints nanoseconds of thread CPU time per operation and sample on one thread, the best of many
+//! short runs (which a busy machine disturbs least), then lets divan measure wall time. With
+//! `--figures` only the former, as one JSON object per line: `scripts/bench_kernel.py` sets them
+//! beside numpy.
+
+mod graphs;
+
+use divan::counter::ItemsCount;
+use prism_engine::sample::{Isa, RunOptions, Samples, Tape, Workspace};
+use rustix::time::{ClockId, clock_gettime};
+
+use graphs::{Case, Model, job, pipeline};
+
+fn cpu_seconds(clock: ClockId) -> f64 {
+    let t = clock_gettime(clock);
+    t.tv_sec as f64 + t.tv_nsec as f64 * 1e-9
+}
+
+/// The least CPU seconds of a run, over `repeats` runs.
+fn best(tape: &Tape, options: &RunOptions, repeats: usize) -> f64 {
+    let (mut workspace, mut samples) = (Workspace::new(), Samples::default());
+    let clock = if options.threads == 1 { ClockId::ThreadCPUTime } else { ClockId::Monotonic };
+    let mut least = f64::INFINITY;
+    for _ in 0..repeats {
+        let start = cpu_seconds(clock);
+        tape.run_into(options, &mut workspace, &mut samples).expect("available instruction set");
+        least = least.min(cpu_seconds(clock) - start);
+    }
+    divan::black_box(&samples);
+    least
+}
+
+fn figure(case: &str, isa: Isa, mode: &str, unit: &str, value: f64, json: bool) {
+    if json {
+        println!(
+            r#"{{"case":"{case}","isa":"{isa}","mode":"{mode}","unit":"{unit}","value":{value:.5}}}"#
+        );
+    } else {
+        println!("{case:36} {isa:9} {mode:10} {value:8.4} {unit}");
+    }
+}
+
+fn print_figures(json: bool) {
+    let Case { program, ops } = pipeline(16, 64);
+    let tape = program.compile().expect("a valid program");
+    for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
+        for antithetic in [false, true] {
+            let samples = if isa == Isa::Portable { 1024 } else { 4096 };
+            let options = RunOptions {
+                seed: 1,
+                samples,
+                antithetic,
+                threads: 1,
+                isa: Some(isa),
+                first_sample: 0,
+            };
+            let repeats = if isa == Isa::Portable { 10 } else { 60 };
+            let ns = best(&tape, &options, repeats) * 1e9 / (ops * samples) as f64;
+            let mode = if antithetic { "antithetic" } else { "plain" };
+            figure("pipeline 16x64", isa, mode, "ns/op-sample", ns, json);
+        }
+    }
+    for (name, model) in
+        [("job parametric", Model::Parametric), ("job empirical", Model::Empirical)]
+    {
+        let Case { program, ops } = job(model);
+        let tape = program.compile().expect("a valid program");
+        let isa = Isa::detect();
+        let one = RunOptions { samples: 2048, threads: 1, ..RunOptions::default() };
+        let ns = best(&tape, &one, 30) * 1e9 / (ops * one.samples) as f64;
+        figure(name, isa, "plain", "ns/op-sample", ns, json);
+        let two = RunOptions { samples: 10_000, threads: 2, ..RunOptions::default() };
+        let ms = best(&tape, &two, 30) * 1e3;
+        figure(&format!("{name}, 10,000 steps"), isa, "2 threads", "ms wall", ms, json);
+    }
+}
+
+#[divan::bench(args = [false, true])]
+fn pipeline_on_one_thread(bencher: divan::Bencher, antithetic: bool) {
+    let Case { program, ops } = pipeline(16, 64);
+    let tape = program.compile().expect("a valid program");
+    let options = RunOptions { samples: 1024, antithetic, threads: 1, ..RunOptions::default() };
+    let (mut workspace, mut samples) = (Workspace::new(), Samples::default());
+    bencher
+        .counter(ItemsCount::new(ops * options.samples))
+        .bench_local(|| tape.run_into(&options, &mut workspace, &mut samples));
+}
+
+#[divan::bench]
+fn compile_pipeline(bencher: divan::Bencher) {
+    let Case { program, .. } = pipeline(16, 64);
+    bencher.bench_local(|| program.compile());
+}
+
+fn main() {
+    let json = std::env::args().any(|a| a == "--figures");
+    print_figures(json);
+    if !json {
+        divan::main();
+    }
+}

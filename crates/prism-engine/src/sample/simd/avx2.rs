@@ -1,0 +1,255 @@
+//! AVX2 and FMA: 8 lanes.
+//!
+//! `vpermps` looks up 8 entries by the low three bits of an index, and the low three bits of the
+//! exponent name one of the top eight octaves of a side. All eight lanes of a vector are in those
+//! octaves 97 % of the time; the rest is gathered from the full table.
+
+use std::arch::x86_64::*;
+
+use prism_stats::counter::{MULTIPLIERS, SHIFTS};
+
+use super::Simd;
+use super::table::{PreparedTable, TOP_BITS};
+
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2;
+
+/// A table by address; its permutation operands stay in memory or registers as the compiler likes.
+#[derive(Clone, Copy)]
+pub(crate) struct TableRef(*const PreparedTable);
+
+/// x ^ (x >> S).
+#[inline(always)]
+unsafe fn xor_shift<const S: i32>(x: __m256i) -> __m256i {
+    unsafe { _mm256_xor_si256(x, _mm256_srli_epi32::<S>(x)) }
+}
+
+#[inline(always)]
+unsafe fn times(x: __m256i, m: u32) -> __m256i {
+    unsafe { _mm256_mullo_epi32(x, _mm256_set1_epi32(m as i32)) }
+}
+
+/// The magnitude of a word as a float, rounded towards zero.
+#[inline(always)]
+unsafe fn magnitude(word: __m256i) -> __m256 {
+    unsafe {
+        let m = _mm256_and_si256(word, _mm256_set1_epi32(0x7fff_ffff));
+        _mm256_cvtepi32_ps(_mm256_andnot_si256(_mm256_srli_epi32::<24>(m), m))
+    }
+}
+
+/// Whether any lane is outside the top eight octaves.
+#[inline(always)]
+unsafe fn any_rare(x: __m256) -> bool {
+    unsafe {
+        let rare = _mm256_cmpgt_epi32(_mm256_set1_epi32(TOP_BITS), _mm256_castps_si256(x));
+        _mm256_movemask_ps(_mm256_castsi256_ps(rare)) != 0
+    }
+}
+
+/// Evaluates one side in its top eight octaves.
+#[inline(always)]
+unsafe fn top(t: &PreparedTable, side: usize, x: __m256) -> __m256 {
+    unsafe {
+        let octave = _mm256_srli_epi32::<23>(_mm256_castps_si256(x));
+        let look = |degree: usize| {
+            _mm256_permutevar8x32_ps(_mm256_load_ps(t.top[side][degree].as_ptr()), octave)
+        };
+        _mm256_fmadd_ps(_mm256_fmadd_ps(look(2), x, look(1)), x, look(0))
+    }
+}
+
+/// Any octave, by gathers.
+#[cold]
+#[inline(never)]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn full<const SCALED: bool>(t: &PreparedTable, word: __m256i) -> __m256 {
+    let x = unsafe { scaled::<SCALED>(t, magnitude(word), word) };
+    let octave =
+        _mm256_and_si256(_mm256_srli_epi32::<23>(_mm256_castps_si256(x)), _mm256_set1_epi32(31));
+    let side = _mm256_and_si256(_mm256_srai_epi32::<31>(word), _mm256_set1_epi32(96));
+    let entry = _mm256_add_epi32(octave, side);
+    let base = t.full.as_ptr().cast::<f32>();
+    let look = |degree: usize| unsafe { _mm256_i32gather_ps::<4>(base.add(32 * degree), entry) };
+    _mm256_fmadd_ps(_mm256_fmadd_ps(look(2), x, look(1)), x, look(0))
+}
+
+/// The magnitude in the coordinate of its side.
+#[inline(always)]
+unsafe fn scaled<const SCALED: bool>(t: &PreparedTable, x: __m256, word: __m256i) -> __m256 {
+    if !SCALED {
+        return x;
+    }
+    unsafe {
+        let (lower, upper) = (_mm256_set1_ps(t.scale[0]), _mm256_set1_ps(t.scale[1]));
+        _mm256_mul_ps(x, _mm256_blendv_ps(lower, upper, _mm256_castsi256_ps(word)))
+    }
+}
+
+impl Simd for Avx2 {
+    const LANES: usize = 8;
+    type F = __m256;
+    type U = __m256i;
+    type Table = TableRef;
+
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> __m256 {
+        unsafe { _mm256_load_ps(p) }
+    }
+    #[inline(always)]
+    unsafe fn store(p: *mut f32, x: __m256) {
+        unsafe { _mm256_store_ps(p, x) }
+    }
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> __m256 {
+        unsafe { _mm256_set1_ps(x) }
+    }
+    #[inline(always)]
+    unsafe fn add(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_add_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn sub(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_sub_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_mul_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn max(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_max_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn min(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_min_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn select_ge(x: __m256, t: __m256, a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_blendv_ps(b, a, _mm256_cmp_ps::<_CMP_GE_OQ>(x, t)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_u(p: *const f32) -> __m256i {
+        unsafe { _mm256_load_si256(p.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn store_u(p: *mut f32, x: __m256i) {
+        unsafe { _mm256_store_si256(p.cast(), x) }
+    }
+    #[inline(always)]
+    unsafe fn splat_u(x: u32) -> __m256i {
+        unsafe { _mm256_set1_epi32(x as i32) }
+    }
+    #[inline(always)]
+    unsafe fn count_from(first: u32) -> __m256i {
+        unsafe { _mm256_add_epi32(Self::splat_u(first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)) }
+    }
+    #[inline(always)]
+    unsafe fn add_u(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_add_epi32(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul_u(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_mullo_epi32(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul_high_u(a: __m256i, b: __m256i) -> __m256i {
+        unsafe {
+            let even = _mm256_mul_epu32(a, b);
+            let odd = _mm256_mul_epu32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b));
+            _mm256_blend_epi32::<0xaa>(_mm256_srli_epi64::<32>(even), odd)
+        }
+    }
+    #[inline(always)]
+    unsafe fn select_lt_u(x: __m256i, t: __m256i, a: __m256i, b: __m256i) -> __m256i {
+        unsafe {
+            let sign = _mm256_set1_epi32(i32::MIN);
+            let less = _mm256_cmpgt_epi32(_mm256_xor_si256(t, sign), _mm256_xor_si256(x, sign));
+            _mm256_blendv_epi8(b, a, less)
+        }
+    }
+    #[inline(always)]
+    unsafe fn gather(base: *const f32, index: __m256i) -> __m256 {
+        unsafe { _mm256_i32gather_ps::<4>(base, index) }
+    }
+    #[inline(always)]
+    unsafe fn gather_u(base: *const u32, index: __m256i) -> __m256i {
+        unsafe { _mm256_i32gather_epi32::<4>(base.cast(), index) }
+    }
+
+    #[inline(always)]
+    unsafe fn hash(x: __m256i, k1: __m256i) -> __m256i {
+        unsafe {
+            let x = times(xor_shift::<{ SHIFTS[0] as i32 }>(x), MULTIPLIERS[0]);
+            let x = _mm256_xor_si256(xor_shift::<{ SHIFTS[1] as i32 }>(x), k1);
+            let x = xor_shift::<{ SHIFTS[2] as i32 }>(times(x, MULTIPLIERS[1]));
+            xor_shift::<{ SHIFTS[3] as i32 }>(times(x, MULTIPLIERS[2]))
+        }
+    }
+    #[inline(always)]
+    unsafe fn position(word: __m256i) -> __m256i {
+        unsafe {
+            let mirror = _mm256_srli_epi32::<1>(_mm256_srai_epi32::<31>(word));
+            _mm256_xor_si256(word, mirror)
+        }
+    }
+    #[inline(always)]
+    unsafe fn partner(word: __m256i) -> __m256i {
+        unsafe { _mm256_xor_si256(word, _mm256_set1_epi32(i32::MIN)) }
+    }
+
+    #[inline(always)]
+    unsafe fn table(table: &PreparedTable) -> TableRef {
+        TableRef(table)
+    }
+    #[inline(always)]
+    unsafe fn quantile<const SCALED: bool>(table: &TableRef, word: __m256i) -> __m256 {
+        unsafe {
+            let t = &*table.0;
+            let x = scaled::<SCALED>(t, magnitude(word), word);
+            if any_rare(x) {
+                return full::<SCALED>(t, word);
+            }
+            let octave = _mm256_srli_epi32::<23>(_mm256_castps_si256(x));
+            let look = |degree: usize| {
+                let lower = _mm256_load_ps(t.top[0][degree].as_ptr());
+                let upper = _mm256_load_ps(t.top[1][degree].as_ptr());
+                _mm256_blendv_ps(
+                    _mm256_permutevar8x32_ps(lower, octave),
+                    _mm256_permutevar8x32_ps(upper, octave),
+                    _mm256_castsi256_ps(word),
+                )
+            };
+            _mm256_fmadd_ps(_mm256_fmadd_ps(look(2), x, look(1)), x, look(0))
+        }
+    }
+    #[inline(always)]
+    unsafe fn quantile_pair<const SCALED: bool>(
+        table: &TableRef,
+        word: __m256i,
+    ) -> (__m256, __m256) {
+        unsafe {
+            let t = &*table.0;
+            let x = magnitude(word);
+            let (x0, x1) = if SCALED {
+                (
+                    _mm256_mul_ps(x, _mm256_set1_ps(t.scale[0])),
+                    _mm256_mul_ps(x, _mm256_set1_ps(t.scale[1])),
+                )
+            } else {
+                (x, x)
+            };
+            if any_rare(if SCALED { _mm256_min_ps(x0, x1) } else { x }) {
+                return (full::<SCALED>(t, word), full::<SCALED>(t, Self::partner(word)));
+            }
+            let (lower, upper) = (top(t, 0, x0), top(t, 1, x1));
+            let side = _mm256_castsi256_ps(word);
+            (_mm256_blendv_ps(lower, upper, side), _mm256_blendv_ps(upper, lower, side))
+        }
+    }
+}
