@@ -36,6 +36,9 @@ pub(crate) fn read(
     if width == 0 || (width == 1 && names.iter().all(String::is_empty)) {
         return Err(IoError::Empty { file: file.to_owned(), what: "no header" });
     }
+    if width == 1 && names.iter().any(|n| n.contains([';', '\t'])) {
+        return Err(IoError::Foreign { file: file.to_owned(), what: Foreign::OtherSeparator });
+    }
     let layout = layout(file, &names)?;
     let mut cells: Vec<Cells> =
         layout.columns.iter().map(|&(field, at)| Cells::new(field, at)).collect();

@@ -196,6 +196,8 @@ pub enum Foreign {
     Utf16,
     /// A gzip file inside a gzip file.
     NestedGzip,
+    /// Text whose fields are separated by something else than commas.
+    OtherSeparator,
 }
 
 impl fmt::Display for Foreign {
@@ -207,6 +209,7 @@ impl fmt::Display for Foreign {
             Foreign::Json => "JSON",
             Foreign::Utf16 => "UTF-16 text",
             Foreign::NestedGzip => "gzip inside gzip",
+            Foreign::OtherSeparator => "text separated by semicolons or tabs",
         })
     }
 }
@@ -286,6 +289,9 @@ impl IoError {
                 Foreign::Arrow => "rewrite it as Parquet: `pandas.read_feather(a).to_parquet(b)`",
                 Foreign::Json => "a table of operations is Parquet or CSV",
                 Foreign::Utf16 => "save it as UTF-8",
+                Foreign::OtherSeparator => {
+                    "separate fields by commas, and write decimals with a point"
+                }
                 Foreign::NestedGzip => "decompress it once: `gunzip FILE`",
             },
             IoError::TooLarge { .. } => "split the trace by steps",
@@ -298,6 +304,8 @@ impl IoError {
             IoError::Columns { problems, .. } => {
                 if problems.iter().any(is_float_id) {
                     "pandas turns integer columns with missing values into floating point: fill or drop them, then `astype(\"int64\")`"
+                } else if problems.iter().any(is_tick_time) {
+                    "times are floating-point seconds since the step's earliest start"
                 } else {
                     "columns are named as in docs/native-trace-schema.md or as in the straggler format"
                 }
@@ -322,4 +330,8 @@ impl IoError {
 fn is_float_id(p: &ColumnProblem) -> bool {
     matches!(p, ColumnProblem::Type { found, expected, .. }
         if found.contains("floating") && expected.contains("integer"))
+}
+
+fn is_tick_time(p: &ColumnProblem) -> bool {
+    matches!(p, ColumnProblem::Type { expected, .. } if expected.contains("floating"))
 }

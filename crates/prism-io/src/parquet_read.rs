@@ -19,7 +19,7 @@ use crate::raw::{Class, Field, Layout, Raw, Text, layout};
 use crate::violation::{Rule, Violations};
 
 /// Rows decoded at a time.
-const BATCH: usize = 1 << 16;
+const BATCH: usize = 1 << 13;
 
 /// A Parquet file's columns and its key-value metadata.
 pub(crate) struct ParquetTable {
@@ -281,7 +281,7 @@ impl Column<'_> {
         report: &mut Violations,
     ) -> Result<Vec<usize>, ParquetError> {
         let unsigned = is_unsigned(self.descr);
-        let mut cells = Vec::new();
+        let mut cells = Vec::with_capacity(self.rows);
         let mut nulls = Nulls::default();
         let mut wide = Vec::new();
         for group in 0..self.reader.num_row_groups() {
@@ -295,10 +295,11 @@ impl Column<'_> {
                 })?,
                 ColumnReader::Int64ColumnReader(r) => self.drain(r, &mut nulls, |v| {
                     let v = v.unwrap_or(0);
-                    if unsigned && v < 0 {
-                        wide.push((cells.len(), v as u64));
+                    let too_wide = unsigned && v < 0;
+                    if too_wide {
+                        wide.push((cells.len(), v.cast_unsigned()));
                     }
-                    cells.push(v);
+                    cells.push(if too_wide { 0 } else { v });
                 })?,
                 _ => return Err(changed_type()),
             }
@@ -314,7 +315,7 @@ impl Column<'_> {
     }
 
     fn read_reals(&self, field: Field, raw: &mut Raw) -> Result<Vec<usize>, ParquetError> {
-        let mut cells = Vec::new();
+        let mut cells = Vec::with_capacity(self.rows);
         let mut nulls = Nulls::default();
         for group in 0..self.reader.num_row_groups() {
             match self.open(group)? {

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::assemble::{Assembled, Placed, assemble};
+use crate::assemble::{Assembled, assemble};
 use crate::check::{Checked, DroppedStep};
 use crate::error::IoError;
 use crate::meta::{self, ReadMeta, meta_candidates};
 use crate::native;
-use crate::op_table::{JobMeta, OpTable, OpTableBuilder, Source};
+use crate::op_table::{JobMeta, OpTable, Source};
 use crate::options::ReadOptions;
 use crate::raw::{Dialect, Raw};
 use crate::source::{self, Content};
@@ -116,7 +116,7 @@ fn read(
     let meta = metadata(file, &raw, &keys, beside, &mut sources, &mut warnings)?;
     meta::check(&meta, &mut report);
     let assembled = assemble(file, &mut raw, &meta, &mut report, &mut warnings)?;
-    finish(assembled, &raw, meta, sources, report, warnings, options)
+    finish(assembled, &raw, sources, report, warnings, options)
 }
 
 /// The metadata inside the file, or beside it.
@@ -155,23 +155,17 @@ fn quoted(names: &[String]) -> String {
     text.join(", ")
 }
 
-/// Checks the rows together, drops incomplete steps where that is allowed, and builds the table.
+/// Checks the rows together and drops incomplete steps where that is allowed.
 fn finish(
-    mut assembled: Assembled,
+    assembled: Assembled,
     raw: &Raw,
-    meta: JobMeta,
     sources: Vec<Source>,
     mut report: Violations,
     mut warnings: Vec<String>,
     options: &ReadOptions,
 ) -> Result<Loaded, IoError> {
-    assembled.rows.sort_by_key(|Placed { row: r, .. }| (r.step, r.rank, r.kind, r.seq));
-    let mut checked = Checked {
-        rows: &assembled.rows,
-        raw,
-        meta: &meta,
-        spoilt: std::mem::take(&mut assembled.spoilt),
-    };
+    let Assembled { mut table, at, spoilt } = assembled;
+    let mut checked = Checked { table: &table, at: &at, raw, spoilt };
     checked.meta(&mut report);
     checked.placement(&mut report, &mut warnings);
     checked.keys(&mut report);
@@ -193,38 +187,27 @@ fn finish(
     if !report.is_empty() {
         return Err(IoError::Invalid(Box::new(report)));
     }
-    let table = build(&assembled, meta, sources, &drop);
+    if !drop.is_empty() {
+        table = table.filter_steps(|step| !drop.contains(&step));
+    }
     if table.is_empty() {
         let dropped = dropped.len();
         return Err(IoError::NoCompleteStep { file: report.file, dropped });
     }
+    renumber_groups(&mut table);
+    table.sources = sources;
     Ok(Loaded { table, dropped, warnings })
 }
 
-/// The table of the steps that are kept. Process groups are numbered as they occur in it.
-fn build(
-    assembled: &Assembled,
-    meta: JobMeta,
-    sources: Vec<Source>,
-    drop: &BTreeSet<i64>,
-) -> OpTable {
-    let mut builder = OpTableBuilder::new(meta);
-    builder.sources = sources;
-    let mut renumbered: Vec<Option<u32>> = vec![None; assembled.group_names.len()];
-    for placed in &assembled.rows {
-        let mut row = placed.row;
-        if drop.contains(&row.step) {
-            continue;
-        }
-        let slot = usize::try_from(row.group).ok().and_then(|g| renumbered.get_mut(g));
-        if let Some(slot) = slot {
-            let name = &assembled.group_names[row.group as usize];
-            row.group = *slot.get_or_insert_with(|| {
-                builder.group_names.push(name.clone());
-                builder.group_names.len() as u32 - 1
-            });
-        }
-        builder.push(row);
+/// Numbers process groups as they occur in the table, so that equal tables are equal.
+fn renumber_groups(table: &mut OpTable) {
+    let names = std::mem::take(&mut table.group_names);
+    let mut numbers: Vec<Option<u32>> = vec![None; names.len()];
+    for group in &mut table.group {
+        let Some(old) = usize::try_from(*group).ok().filter(|g| *g < names.len()) else { continue };
+        *group = *numbers[old].get_or_insert_with(|| {
+            table.group_names.push(names[old].clone());
+            table.group_names.len() as u32 - 1
+        });
     }
-    builder.finish()
 }
