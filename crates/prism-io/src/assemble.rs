@@ -5,24 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use prism_model::OpKind;
 
 use crate::error::{ColumnProblem, IoError};
-use crate::op_table::{JobMeta, NO_GROUP, OpRow};
+use crate::op_table::{JobMeta, NO_GROUP, OpTable};
 use crate::raw::{Field, NO_TEXT, Raw, nearest};
 use crate::violation::{Rule, Violations};
 
 /// How far a recorded end may be from start plus duration, relative to the end (at least 1 s).
 const END_TOLERANCE: f64 = 1e-6;
 
-/// A row and where it was in the file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Placed {
-    pub(crate) row: OpRow,
-    pub(crate) at: u32,
-}
-
-/// Checked cells as rows, in file order, without the rows that broke a rule.
+/// A table of the rows that broke no rule, sorted, and where they are from.
 pub(crate) struct Assembled {
-    pub(crate) rows: Vec<Placed>,
-    pub(crate) group_names: Vec<String>,
+    pub(crate) table: OpTable,
+    /// Position in the file of each row of the table.
+    pub(crate) at: Vec<u32>,
     /// Steps of rows that broke a rule: what else is wrong with them may follow from that.
     pub(crate) spoilt: BTreeSet<i64>,
 }
@@ -39,52 +33,6 @@ pub(crate) fn assemble(
     warnings: &mut Vec<String>,
 ) -> Result<Assembled, IoError> {
     derivable(file, raw, meta)?;
-    let step = raw.int(Field::Step).map(<[i64]>::to_vec).unwrap_or_default();
-    let kind = kinds(raw, report);
-    let cells = cells(raw, meta, report);
-    let seq = narrow::<u32>(raw, Field::Seq, 0, report);
-    let chunk = narrow::<i16>(raw, Field::Chunk, -1, report);
-    let global_chunk = narrow::<i32>(raw, Field::GlobalChunk, -1, report);
-    let microbatch = narrow::<i32>(raw, Field::Microbatch, -1, report);
-    let times = times(raw, report);
-    let group = raw.text(Field::Group);
-
-    let mut rows = Vec::with_capacity(raw.rows);
-    let mut spoilt = BTreeSet::new();
-    for i in 0..raw.rows {
-        if raw.bad[i] {
-            spoilt.insert(step[i]);
-            continue;
-        }
-        let (rank, dp, stage) = (cells.rank[i], cells.dp[i], cells.stage[i]);
-        let chunk = chunk.as_ref().map_or_else(|| only_chunk(kind[i]), |c| c[i]);
-        let row = OpRow {
-            step: step[i],
-            rank,
-            dp,
-            stage,
-            chunk,
-            global_chunk: global_chunk
-                .as_ref()
-                .map_or_else(|| global(kind[i], chunk, stage, meta), |g| g[i]),
-            microbatch: microbatch.as_ref().map_or(-1, |m| m[i]),
-            kind: kind[i],
-            start_s: times.start[i],
-            duration_s: times.duration[i],
-            end_s: times.end[i],
-            seq: seq.as_ref().map_or(0, |s| s[i]),
-            group: group.map_or(NO_GROUP, |g| g.index[i]),
-        };
-        rows.push(Placed { row, at: i as u32 });
-    }
-    if seq.is_none() {
-        number(&mut rows);
-    }
-    if microbatch.is_none() {
-        for p in rows.iter_mut().filter(|p| p.row.kind.is_microbatch_compute()) {
-            p.row.microbatch = i32::try_from(p.row.seq).unwrap_or(-1);
-        }
-    }
     let derived: Vec<String> = DERIVABLE
         .into_iter()
         .filter(|f| !raw.has(*f))
@@ -93,8 +41,69 @@ pub(crate) fn assemble(
     if !derived.is_empty() {
         warnings.push(format!("{file}: derived the missing columns {}", derived.join(", ")));
     }
-    let group_names = group.map(|g| g.names.clone()).unwrap_or_default();
-    Ok(Assembled { rows, group_names, spoilt })
+    let kind = kinds(raw, report);
+    let Cells { rank, dp, stage } = cells(raw, meta, report);
+    let seq = narrow::<u32>(raw, Field::Seq, 0, report);
+    let chunk = narrow::<i16>(raw, Field::Chunk, -1, report);
+    let global_chunk = narrow::<i32>(raw, Field::GlobalChunk, -1, report);
+    let microbatch = narrow::<i32>(raw, Field::Microbatch, -1, report);
+    let Times { start: start_s, duration: duration_s, end: end_s } = times(raw, report);
+    let step = raw.take_int(Field::Step).unwrap_or_default();
+    let group = raw.take_text(Field::Group).unwrap_or_default();
+
+    let seq = seq.unwrap_or_else(|| numbered(&step, &rank, &kind, &start_s));
+    let chunk = chunk.unwrap_or_else(|| kind.iter().map(|k| only_chunk(*k)).collect());
+    let global_chunk = global_chunk.unwrap_or_else(|| {
+        (0..raw.rows).map(|i| global(kind[i], chunk[i], stage[i], meta)).collect()
+    });
+    let microbatch = microbatch.unwrap_or_else(|| {
+        let of = |(k, s): (&OpKind, &u32)| {
+            if k.is_microbatch_compute() { i32::try_from(*s).unwrap_or(-1) } else { -1 }
+        };
+        kind.iter().zip(&seq).map(of).collect()
+    });
+    let in_file = OpTable {
+        rank,
+        dp,
+        stage,
+        chunk,
+        global_chunk,
+        microbatch,
+        kind,
+        start_s,
+        duration_s,
+        end_s,
+        seq,
+        group: if group.index.is_empty() { vec![NO_GROUP; raw.rows] } else { group.index },
+        group_names: group.names,
+        meta: meta.clone(),
+        sources: Vec::new(),
+        step,
+    };
+    let spoilt = (0..raw.rows).filter(|&i| raw.bad[i]).map(|i| in_file.step[i]).collect();
+    let at = order(&in_file, &raw.bad);
+    Ok(Assembled { table: in_file.gather(&at), at, spoilt })
+}
+
+/// The good rows in the order of (step, rank, kind, seq), equal ones as in the file.
+fn order(t: &OpTable, bad: &[bool]) -> Vec<u32> {
+    let key = |i: u32| {
+        let i = i as usize;
+        (t.step[i], t.rank[i], t.kind[i], t.seq[i])
+    };
+    let good: Vec<u32> = (0..t.len() as u32).filter(|&i| !bad[i as usize]).collect();
+    // Most files are sorted but for the order of kinds. Then whole stretches move, and the final
+    // sort finds nothing to do.
+    let mut stretches: Vec<&[u32]> = good
+        .chunk_by(|&a, &b| {
+            let ((step, rank, kind, seq), next) = (key(a), key(b));
+            (step, rank, kind) == (next.0, next.1, next.2) && seq < next.3
+        })
+        .collect();
+    stretches.sort_by_key(|s| key(s[0]));
+    let mut order = stretches.concat();
+    order.sort_by_key(|&i| key(i));
+    order
 }
 
 const DERIVABLE: [Field; 7] = [
@@ -141,51 +150,43 @@ fn global(kind: OpKind, chunk: i16, stage: u16, meta: &JobMeta) -> i32 {
 }
 
 /// Numbers the operations of each (step, rank, kind) by start.
-fn number(rows: &mut [Placed]) {
-    rows.sort_by(|a, b| {
-        let key = |p: &Placed| (p.row.step, p.row.rank, p.row.kind);
-        key(a).cmp(&key(b)).then(a.row.start_s.total_cmp(&b.row.start_s))
-    });
-    let mut last = None;
-    let mut seq = 0;
-    for p in rows {
-        let key = Some((p.row.step, p.row.rank, p.row.kind));
-        seq = if key == last { seq + 1 } else { 0 };
-        last = key;
-        p.row.seq = seq;
+fn numbered(step: &[i64], rank: &[u32], kind: &[OpKind], start: &[f64]) -> Vec<u32> {
+    let key = |i: usize| (step[i], rank[i], kind[i]);
+    let mut order: Vec<usize> = (0..step.len()).collect();
+    order.sort_by(|&a, &b| key(a).cmp(&key(b)).then(start[a].total_cmp(&start[b])));
+    let mut seq = vec![0; step.len()];
+    for together in order.chunk_by(|&a, &b| key(a) == key(b)) {
+        for (&row, number) in together.iter().zip(0..) {
+            seq[row] = number;
+        }
     }
+    seq
 }
 
 /// A kind per row; rows of unknown kind are marked and hold a placeholder.
 fn kinds(raw: &mut Raw, report: &mut Violations) -> Vec<OpKind> {
-    let Some(text) = raw.text(Field::Kind) else { return Vec::new() };
+    let Some(text) = raw.take_text(Field::Kind) else { return Vec::new() };
     let known: Vec<Option<OpKind>> = text.names.iter().map(|n| n.parse().ok()).collect();
-    let mut unknown: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    // By name: the first row, and how many.
+    let mut unknown: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+    let mut bad = Vec::new();
     let mut kinds = Vec::with_capacity(text.index.len());
     for (row, &id) in text.index.iter().enumerate() {
         let kind = if id == NO_TEXT { Some(OpKind::Gc) } else { known[id as usize] };
         if kind.is_none() {
-            unknown.entry(id).or_default().push(row);
+            unknown.entry(id).or_insert((row, 0)).1 += 1;
+            bad.push(row);
         }
         kinds.push(kind.unwrap_or(OpKind::Gc));
     }
-    let messages: Vec<(usize, usize, String)> = unknown
-        .into_iter()
-        .map(|(id, rows)| {
-            let name = &text.names[id as usize];
-            (rows[0], rows.len(), unknown_kind(name))
-        })
-        .collect();
-    let bad: Vec<usize> = text
-        .index
-        .iter()
-        .enumerate()
-        .filter(|(_, id)| **id != NO_TEXT && known[**id as usize].is_none())
-        .map(|(row, _)| row)
-        .collect();
-    for (row, count, message) in messages {
+    for (id, (row, count)) in unknown {
         report.add(Rule::KnownKind, raw.place(row), || {
-            if count > 1 { format!("{message}, and in {} more rows", count - 1) } else { message }
+            let message = unknown_kind(&text.names[id as usize]);
+            if count > 1 {
+                format!("{message} (also in {} other rows)", count - 1)
+            } else {
+                message
+            }
         });
     }
     for row in bad {
@@ -209,10 +210,10 @@ fn narrow<T: TryFrom<i64> + Default>(
     least: i64,
     report: &mut Violations,
 ) -> Option<Vec<T>> {
-    let cells = raw.int(field)?;
+    let cells = raw.take_int(field)?;
     let mut out = Vec::with_capacity(cells.len());
     let mut wrong = Vec::new();
-    for (row, &v) in cells.iter().enumerate() {
+    for (row, v) in cells.into_iter().enumerate() {
         let narrow = if v < least { None } else { T::try_from(v).ok() };
         if narrow.is_none() {
             wrong.push((row, v));
@@ -287,21 +288,24 @@ struct Times {
 /// Checks times and finds ends: a recorded end if there is one, else start plus duration in the
 /// precision of the file.
 fn times(raw: &mut Raw, report: &mut Violations) -> Times {
-    let column = |field| raw.real(field).map(<[f64]>::to_vec).unwrap_or_default();
-    let (start, duration) = (column(Field::Start), column(Field::Duration));
+    let start = raw.take_real(Field::Start).unwrap_or_default();
+    let duration = raw.take_real(Field::Duration).unwrap_or_default();
+    let recorded = raw.take_real(Field::End);
+    let has_end = recorded.is_some();
     let single = raw.single;
     let sum = |s: f64, d: f64| if single { f64::from(s as f32 + d as f32) } else { s + d };
-    let sums = start.iter().zip(&duration).map(|(s, d)| sum(*s, *d));
-    let end: Vec<f64> = match raw.real(Field::End) {
-        Some(end) => end.to_vec(),
-        None => sums.collect(),
-    };
+    let sums = || start.iter().zip(&duration).map(|(s, d)| sum(*s, *d)).collect();
+    let end: Vec<f64> = recorded.unwrap_or_else(sums);
     for row in 0..raw.rows {
         let (s, d, e) = (start[row], duration[row], end[row]);
         let fine = s >= 0.0 && d >= 0.0 && e.is_finite();
         if !fine {
-            for (field, v) in [(Field::Start, s), (Field::Duration, d), (Field::End, e)] {
-                check_time(raw, report, row, field, v);
+            check_time(raw, report, row, Field::Start, s);
+            check_time(raw, report, row, Field::Duration, d);
+            if has_end {
+                check_time(raw, report, row, Field::End, e);
+            } else if !e.is_finite() && s.is_finite() && d.is_finite() {
+                raw.spoil(report, Rule::Finite, row, || "start plus duration overflows".to_owned());
             }
         } else if (e - (s + d)).abs() > END_TOLERANCE * e.abs().max(1.0) {
             raw.spoil(report, Rule::EndAgrees, row, || {
@@ -312,14 +316,10 @@ fn times(raw: &mut Raw, report: &mut Violations) -> Times {
     Times { start, duration, end }
 }
 
-/// Reports a time that cannot be. A derived end is only reported if its summands are fine.
+/// Reports a time that cannot be.
 fn check_time(raw: &mut Raw, report: &mut Violations, row: usize, field: Field, v: f64) {
     let name = raw.name(field);
-    if field == Field::End && !raw.has(Field::End) {
-        if !v.is_finite() && !raw.bad[row] {
-            raw.spoil(report, Rule::Finite, row, || "start plus duration overflows".to_owned());
-        }
-    } else if !v.is_finite() {
+    if !v.is_finite() {
         raw.spoil(report, Rule::Finite, row, || format!("{name} is {v}"));
     } else if v < 0.0 {
         raw.spoil(report, Rule::NotNegative, row, || format!("{name} is {v} s"));

@@ -1,11 +1,11 @@
 //! Checks of the rows together: keys, order, completeness, agreement with the metadata, units.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use prism_model::OpKind;
 
-use crate::assemble::Placed;
-use crate::op_table::JobMeta;
+use crate::op_table::OpTable;
 use crate::raw::Raw;
 use crate::violation::{Place, Rule, Violations};
 
@@ -31,60 +31,55 @@ pub struct DroppedStep {
 
 /// Rows to check, sorted by (step, rank, kind, seq), and the file they are from.
 pub(crate) struct Checked<'a> {
-    pub(crate) rows: &'a [Placed],
+    pub(crate) table: &'a OpTable,
+    /// Position in the file of each row.
+    pub(crate) at: &'a [u32],
     pub(crate) raw: &'a Raw,
-    pub(crate) meta: &'a JobMeta,
     /// Steps with broken rows: not judged on completeness.
     pub(crate) spoilt: BTreeSet<i64>,
 }
 
 impl Checked<'_> {
     fn place(&self, i: usize) -> Place {
-        self.raw.place(self.rows[i].at as usize)
+        self.raw.place(self.at[i] as usize)
     }
 
     /// Sizes in the metadata are those of the rows.
     pub(crate) fn meta(&self, report: &mut Violations) {
+        let (t, meta) = (self.table, &self.table.meta);
+        let stages = t.stage.iter().max().map(|s| u32::from(*s));
         let sizes = [
-            ("dp_size", self.meta.dp_size, "dp", self.rows.iter().map(|p| p.row.dp).max()),
-            (
-                "pp_size",
-                self.meta.pp_size,
-                "stage",
-                self.rows.iter().map(|p| u32::from(p.row.stage)).max(),
-            ),
+            ("dp_size", meta.dp_size, "dp", t.dp.iter().max().copied()),
+            ("pp_size", meta.pp_size, "stage", stages),
         ];
+        // Where rows were lost, too few are left to tell.
+        let all = self.spoilt.is_empty() && !self.raw.lost_steps;
         for (key, size, column, max) in sizes {
-            let Some(max) = max else { continue };
-            if u64::from(max) + 1 != u64::from(size) {
-                report.add(Rule::MetaAgrees, Place::Meta, || {
-                    format!("{key} is {size}, but {column} in the rows goes from 0 to {max}")
-                });
-            }
+            let Some(max) = max.filter(|m| *m >= size || (all && m + 1 < size)) else { continue };
+            report.add(Rule::MetaAgrees, Place::Meta, || {
+                format!("{key} is {size}, but {column} in the rows goes from 0 to {max}")
+            });
         }
-        self.within(report, "rank", "world_size", self.meta.world_size.into(), |p| {
-            p.row.rank.into()
-        });
-        self.within(report, "chunk", "vpp_size", self.meta.vpp_size.into(), |p| p.row.chunk.into());
-        let chunks = i64::from(self.meta.vpp_size) * i64::from(self.meta.pp_size);
-        self.within(report, "global chunk", "vpp_size * pp_size", chunks, |p| {
-            p.row.global_chunk.into()
-        });
+        self.within(report, "rank", "world_size", meta.world_size.into(), &t.rank);
+        self.within(report, "chunk", "vpp_size", meta.vpp_size.into(), &t.chunk);
+        let chunks = i64::from(meta.vpp_size) * i64::from(meta.pp_size);
+        self.within(report, "global chunk", "vpp_size * pp_size", chunks, &t.global_chunk);
     }
 
-    /// Reports the rows, once per value, whose value is not below a size.
-    fn within(
+    /// Reports the rows, once per value, whose value is not below a size. A size of zero has been
+    /// reported itself.
+    fn within<T: Copy + Into<i64>>(
         &self,
         report: &mut Violations,
         what: &str,
         key: &str,
         size: i64,
-        value: impl Fn(&Placed) -> i64,
+        cells: &[T],
     ) {
         let mut seen = BTreeSet::new();
-        for (i, p) in self.rows.iter().enumerate() {
-            let v = value(p);
-            if v >= size && seen.insert(v) {
+        for (i, &cell) in cells.iter().enumerate() {
+            let v = cell.into();
+            if v >= size && size > 0 && seen.insert(v) {
                 report.add(Rule::MetaAgrees, self.place(i), || {
                     format!("{what} {v} is not below {key} {size}")
                 });
@@ -93,12 +88,14 @@ impl Checked<'_> {
     }
 
     /// A rank is one cell and a cell one rank. Warns where ranks are not Megatron's.
-    pub(crate) fn placement(&self, report: &mut Violations, warnings: &mut Vec<String>) {
+    pub(crate) fn placement(&mut self, report: &mut Violations, warnings: &mut Vec<String>) {
+        let t = self.table;
         let mut by_rank: BTreeMap<u32, (u32, u16)> = BTreeMap::new();
         let mut by_cell: BTreeMap<(u32, u16), u32> = BTreeMap::new();
+        let mut moved = Vec::new();
         let mut last = None;
-        for (i, p) in self.rows.iter().enumerate() {
-            let (rank, cell) = (p.row.rank, (p.row.dp, p.row.stage));
+        for i in 0..t.len() {
+            let (rank, cell) = (t.rank[i], (t.dp[i], t.stage[i]));
             if last == Some((rank, cell)) {
                 continue;
             }
@@ -108,6 +105,7 @@ impl Checked<'_> {
                 report.add(Rule::RankPlacement, self.place(i), || {
                     format!("rank {rank} is {}, elsewhere {}", name_cell(cell), name_cell(first))
                 });
+                moved.push(t.step[i]);
                 continue;
             }
             let first = *by_cell.entry(cell).or_insert(rank);
@@ -115,9 +113,11 @@ impl Checked<'_> {
                 report.add(Rule::RankPlacement, self.place(i), || {
                     format!("{} is rank {rank}, elsewhere rank {first}", name_cell(cell))
                 });
+                moved.push(t.step[i]);
             }
         }
-        let m = self.meta;
+        self.spoilt.extend(moved);
+        let m = &t.meta;
         let unit = u64::from(m.tp_size) * u64::from(m.dsp_size);
         let odd = by_rank.iter().find(|&(&rank, &(dp, stage))| {
             let cell = u64::from(dp) + u64::from(m.dp_size) * u64::from(stage);
@@ -132,29 +132,33 @@ impl Checked<'_> {
         }
     }
 
+    /// Whether rows `i - 1` and `i` are of one kind on one rank in one step.
+    fn together(&self, i: usize) -> bool {
+        let t = self.table;
+        (t.step[i - 1], t.rank[i - 1], t.kind[i - 1]) == (t.step[i], t.rank[i], t.kind[i])
+    }
+
     /// Keys are unique.
     pub(crate) fn keys(&mut self, report: &mut Violations) {
-        let mut twice = Vec::new();
-        for i in 1..self.rows.len() {
-            let (a, b) = (&self.rows[i - 1].row, &self.rows[i].row);
-            if (a.step, a.rank, a.kind, a.seq) != (b.step, b.rank, b.kind, b.seq) {
-                continue;
+        let t = self.table;
+        for i in 1..t.len() {
+            if self.together(i) && t.seq[i - 1] == t.seq[i] {
+                self.spoilt.insert(t.step[i]);
+                let (at, first) = (self.place(i), self.place(i - 1));
+                report.add(Rule::UniqueKey, at, || {
+                    let (step, rank, kind, seq) = (t.step[i], t.rank[i], t.kind[i], t.seq[i]);
+                    format!("step {step}, rank {rank}, {kind}, seq {seq}: also {first}")
+                });
             }
-            twice.push(b.step);
-            report.add(Rule::UniqueKey, self.place(i), || {
-                let first = self.place(i - 1);
-                format!("step {}, rank {}, {}, seq {}: also {first}", b.step, b.rank, b.kind, b.seq)
-            });
         }
-        self.spoilt.extend(twice);
     }
 
     /// Starts ascend with seq.
     pub(crate) fn order(&self, report: &mut Violations) {
-        for i in 1..self.rows.len() {
-            let (a, b) = (&self.rows[i - 1].row, &self.rows[i].row);
-            let together = (a.step, a.rank, a.kind) == (b.step, b.rank, b.kind);
-            if together && a.seq != b.seq && b.start_s < a.start_s {
+        let t = self.table;
+        for i in 1..t.len() {
+            if t.start_s[i] < t.start_s[i - 1] && self.together(i) && t.seq[i - 1] != t.seq[i] {
+                let (a, b) = (t.row(i - 1), t.row(i));
                 report.add(Rule::SequenceOrder, self.place(i), || {
                     format!(
                         "step {}, rank {}, {}: seq {} starts at {} s, seq {} before it at {} s",
@@ -169,14 +173,14 @@ impl Checked<'_> {
     pub(crate) fn incomplete(&self) -> Vec<Incomplete> {
         let runs = self.runs();
         let usual = usual(&runs);
-        let cells = all_cells(&runs);
+        let cells = Cells::of(&runs);
         let mut out = Vec::new();
         for step in runs.chunk_by(|a, b| a.step == b.step) {
             let id = step[0].step;
             if self.spoilt.contains(&id) {
                 continue;
             }
-            let mut deviations = missing_cells(step, &cells, self.place(step[0].first));
+            let mut deviations = cells.missing(step, self.place(step[0].first));
             for cell in step.chunk_by(|a, b| (a.rank, a.dp, a.stage) == (b.rank, b.dp, b.stage)) {
                 self.deviations(cell, &usual, &mut deviations);
             }
@@ -189,21 +193,23 @@ impl Checked<'_> {
 
     /// Maximal stretches of rows of one kind on one rank in one step.
     fn runs(&self) -> Vec<Run> {
+        let t = self.table;
         let mut runs: Vec<Run> = Vec::new();
-        for (i, p) in self.rows.iter().enumerate() {
-            let r = &p.row;
-            let next = Run {
-                step: r.step,
-                rank: r.rank,
-                dp: r.dp,
-                stage: r.stage,
-                kind: r.kind,
-                first: i,
-                count: 1,
-            };
+        for i in 0..t.len() {
+            let cell = (t.dp[i], t.stage[i]);
             match runs.last_mut() {
-                Some(last) if last.same(&next) => last.count += 1,
-                _ => runs.push(next),
+                Some(last) if i > 0 && self.together(i) && (last.dp, last.stage) == cell => {
+                    last.count += 1;
+                }
+                _ => runs.push(Run {
+                    step: t.step[i],
+                    rank: t.rank[i],
+                    dp: cell.0,
+                    stage: cell.1,
+                    kind: t.kind[i],
+                    first: i,
+                    count: 1,
+                }),
             }
         }
         runs
@@ -216,13 +222,13 @@ impl Checked<'_> {
         let name = format!("rank {} {}", cell[0].rank, name_cell((cell[0].dp, stage)));
         for run in cell {
             let most = expected.and_then(|e| e.get(&run.kind)).copied().unwrap_or(0);
-            let rows = &self.rows[run.first..run.first + run.count as usize];
+            let seq = &self.table.seq[run.first..run.first + run.count as usize];
             let place = self.place(run.first);
             if run.count != most {
                 let text = format!("{name}: {} {}, usually {most}", run.count, run.kind);
                 out.push((place, text));
-            } else if let Some(gap) = (0_u32..).zip(rows).find(|(want, p)| p.row.seq != *want) {
-                out.push((place, format!("{name}: {} seq {} is missing", run.kind, gap.0)));
+            } else if let Some((gap, _)) = (0_u32..).zip(seq).find(|(want, seq)| *want != **seq) {
+                out.push((place, format!("{name}: {} seq {gap} is missing", run.kind)));
             }
         }
         for (kind, most) in expected.into_iter().flatten() {
@@ -232,15 +238,26 @@ impl Checked<'_> {
         }
     }
 
+    /// The rows of each step.
+    fn steps(&self) -> impl Iterator<Item = Range<usize>> {
+        let mut from = 0;
+        self.table.step.chunk_by(|a, b| a == b).map(move |step| {
+            let rows = from..from + step.len();
+            from = rows.end;
+            rows
+        })
+    }
+
     /// Each step begins at zero.
     pub(crate) fn origin(&self, report: &mut Violations, skip: &BTreeSet<i64>) {
-        for step in self.rows.chunk_by(|a, b| a.row.step == b.row.step) {
-            let id = step[0].row.step;
-            let first = step.iter().min_by(|a, b| a.row.start_s.total_cmp(&b.row.start_s));
-            let Some(first) = first else { continue };
-            let start = first.row.start_s;
+        let t = self.table;
+        for rows in self.steps() {
+            let id = t.step[rows.start];
+            let earliest = rows.min_by(|&a, &b| t.start_s[a].total_cmp(&t.start_s[b]));
+            let Some(row) = earliest else { continue };
+            let start = t.start_s[row];
             if start > ORIGIN_TOLERANCE_S && !self.spoilt.contains(&id) && !skip.contains(&id) {
-                report.add(Rule::StepOrigin, self.raw.place(first.at as usize), || {
+                report.add(Rule::StepOrigin, self.place(row), || {
                     format!("the earliest operation of step {id} starts at {start} s")
                 });
             }
@@ -249,24 +266,19 @@ impl Checked<'_> {
 
     /// Times look like seconds.
     pub(crate) fn units(&self, report: &mut Violations, warnings: &mut Vec<String>) {
-        let span = |step: &[Placed]| {
-            let first = step.iter().map(|p| p.row.start_s).fold(f64::INFINITY, f64::min);
-            step.iter().map(|p| p.row.end_s).fold(0.0, f64::max) - first
+        let t = self.table;
+        let span = |rows: Range<usize>| {
+            let first = t.start_s[rows.clone()].iter().copied().fold(f64::INFINITY, f64::min);
+            t.end_s[rows].iter().copied().fold(0.0, f64::max) - first
         };
-        let mut spans: Vec<f64> =
-            self.rows.chunk_by(|a, b| a.row.step == b.row.step).map(span).collect();
-        let Some(step) = median(&mut spans) else { return };
+        let Some(step) = median(self.steps().map(span).collect()) else { return };
         if !(SHORTEST_STEP_S..=LONGEST_STEP_S).contains(&step) {
             report.add(Rule::Seconds, Place::File, || format!("the median step lasts {step} s"));
             return;
         }
-        let mut computes: Vec<f64> = self
-            .rows
-            .iter()
-            .filter(|p| p.row.kind.is_microbatch_compute())
-            .map(|p| p.row.duration_s)
-            .collect();
-        let compute = median(&mut computes).unwrap_or(0.0);
+        let computes = t.kind.iter().zip(&t.duration_s);
+        let computes = computes.filter(|(k, _)| k.is_microbatch_compute()).map(|(_, d)| *d);
+        let compute = median(computes.collect()).unwrap_or(0.0);
         if step > LONG_STEP_S || compute > LONG_COMPUTE_S {
             warnings.push(format!(
                 "{}: the median step lasts {step} s and the median pass of a microbatch through a \
@@ -295,7 +307,7 @@ impl Incomplete {
         let more = self.deviations.len().saturating_sub(1);
         let mut reason = self.deviations.into_iter().next().map(|(_, t)| t).unwrap_or_default();
         if more > 0 {
-            reason.push_str(&format!(" (and {more} more)"));
+            reason = format!("{reason} (and {more} more)");
         }
         DroppedStep { step: self.step, reason }
     }
@@ -310,13 +322,6 @@ struct Run {
     kind: OpKind,
     first: usize,
     count: u32,
-}
-
-impl Run {
-    fn same(&self, o: &Run) -> bool {
-        (self.step, self.rank, self.dp, self.stage, self.kind)
-            == (o.step, o.rank, o.dp, o.stage, o.kind)
-    }
 }
 
 /// How many operations of a kind a cell of a stage usually has in a step.
@@ -343,33 +348,47 @@ fn usual(runs: &[Run]) -> Usual {
     out
 }
 
-/// Replicas and stages that occur anywhere.
-fn all_cells(runs: &[Run]) -> (BTreeSet<u32>, BTreeSet<u16>) {
-    (runs.iter().map(|r| r.dp).collect(), runs.iter().map(|r| r.stage).collect())
+/// What cells there are.
+struct Cells {
+    replicas: BTreeSet<u32>,
+    stages: BTreeSet<u16>,
+    ranks: BTreeMap<(u32, u16), u32>,
 }
 
-/// Cells that a step lacks; at most a few are named.
-fn missing_cells(
-    step: &[Run],
-    (replicas, stages): &(BTreeSet<u32>, BTreeSet<u16>),
-    place: Place,
-) -> Vec<(Place, String)> {
-    const NAMED: usize = 4;
-    let present: BTreeSet<(u32, u16)> = step.iter().map(|r| (r.dp, r.stage)).collect();
-    let missing = (replicas.len() * stages.len()).saturating_sub(present.len());
-    if missing == 0 {
-        return Vec::new();
+impl Cells {
+    /// Those that occur in any step.
+    fn of(runs: &[Run]) -> Self {
+        Cells {
+            replicas: runs.iter().map(|r| r.dp).collect(),
+            stages: runs.iter().map(|r| r.stage).collect(),
+            ranks: runs.iter().map(|r| ((r.dp, r.stage), r.rank)).collect(),
+        }
     }
-    let pairs = replicas.iter().flat_map(|dp| stages.iter().map(move |stage| (*dp, *stage)));
-    let mut out: Vec<(Place, String)> = pairs
-        .filter(|cell| !present.contains(cell))
-        .take(NAMED)
-        .map(|cell| (place, format!("no operation of {}", name_cell(cell))))
-        .collect();
-    if missing > out.len() {
-        out.push((place, format!("no operation of {} more cells", missing - out.len())));
+
+    /// Cells that a step lacks; at most a few are named.
+    fn missing(&self, step: &[Run], place: Place) -> Vec<(Place, String)> {
+        const NAMED: usize = 4;
+        let present: BTreeSet<(u32, u16)> = step.iter().map(|r| (r.dp, r.stage)).collect();
+        let missing = (self.replicas.len() * self.stages.len()).saturating_sub(present.len());
+        if missing == 0 {
+            return Vec::new();
+        }
+        let stages = || self.stages.iter().copied();
+        let pairs = self.replicas.iter().flat_map(|&dp| stages().map(move |stage| (dp, stage)));
+        let name = |cell| match self.ranks.get(&cell) {
+            Some(rank) => format!("no operation of rank {rank} {}", name_cell(cell)),
+            None => format!("no operation of {}", name_cell(cell)),
+        };
+        let mut out: Vec<(Place, String)> = pairs
+            .filter(|cell| !present.contains(cell))
+            .take(NAMED)
+            .map(|cell| (place, name(cell)))
+            .collect();
+        if missing > out.len() {
+            out.push((place, format!("no operation of {} more cells", missing - out.len())));
+        }
+        out
     }
-    out
 }
 
 fn name_cell((dp, stage): (u32, u16)) -> String {
@@ -377,7 +396,7 @@ fn name_cell((dp, stage): (u32, u16)) -> String {
 }
 
 /// The middle value (the upper of two).
-fn median(values: &mut [f64]) -> Option<f64> {
+fn median(mut values: Vec<f64>) -> Option<f64> {
     let middle = values.len() / 2;
     if values.is_empty() {
         return None;

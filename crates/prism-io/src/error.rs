@@ -150,6 +150,26 @@ pub enum IoError {
     /// The rows or the metadata break rules.
     #[error("{0}")]
     Invalid(Box<Violations>),
+    /// An operation of a kind that no file has.
+    #[error("cannot write `{file}`: `{kind}` is never recorded, only inferred")]
+    NotRecordable {
+        /// File name as given.
+        file: String,
+        /// The kind.
+        kind: prism_model::OpKind,
+    },
+    /// Columns to write differ in length.
+    #[error("cannot write `{file}`: column `{column}` has {rows} values, the first {expected}")]
+    UnequalColumns {
+        /// File name as given.
+        file: String,
+        /// The first column that differs.
+        column: String,
+        /// Its values.
+        rows: usize,
+        /// The first column's values.
+        expected: usize,
+    },
     /// Every step was incomplete.
     #[error("`{file}`: no step is complete, {dropped} dropped")]
     NoCompleteStep {
@@ -176,6 +196,8 @@ pub enum Foreign {
     Utf16,
     /// A gzip file inside a gzip file.
     NestedGzip,
+    /// Text whose fields are separated by something else than commas.
+    OtherSeparator,
 }
 
 impl fmt::Display for Foreign {
@@ -187,6 +209,7 @@ impl fmt::Display for Foreign {
             Foreign::Json => "JSON",
             Foreign::Utf16 => "UTF-16 text",
             Foreign::NestedGzip => "gzip inside gzip",
+            Foreign::OtherSeparator => "text separated by semicolons or tabs",
         })
     }
 }
@@ -236,7 +259,7 @@ impl fmt::Display for ColumnProblem {
 }
 
 fn list(problems: &[ColumnProblem]) -> String {
-    problems.iter().map(|p| format!("\n  {p}")).collect()
+    problems.iter().fold(String::new(), |text, p| text + &format!("\n  {p}"))
 }
 
 fn looked(names: &[String]) -> String {
@@ -254,7 +277,11 @@ impl IoError {
     /// Violations of the rows carry a hint per rule in their own text, hence none here.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            IoError::Read { .. } | IoError::Write { .. } | IoError::Invalid(_) => return None,
+            IoError::Read { .. }
+            | IoError::Write { .. }
+            | IoError::NotRecordable { .. }
+            | IoError::UnequalColumns { .. }
+            | IoError::Invalid(_) => return None,
             IoError::Empty { .. } => "a trace needs at least one step of operations",
             IoError::Foreign { what, .. } => match what {
                 Foreign::Zstd => "decompress it first: `zstd -d FILE`",
@@ -262,13 +289,13 @@ impl IoError {
                 Foreign::Arrow => "rewrite it as Parquet: `pandas.read_feather(a).to_parquet(b)`",
                 Foreign::Json => "a table of operations is Parquet or CSV",
                 Foreign::Utf16 => "save it as UTF-8",
+                Foreign::OtherSeparator => {
+                    "separate fields by commas, and write decimals with a point"
+                }
                 Foreign::NestedGzip => "decompress it once: `gunzip FILE`",
             },
-            IoError::Gzip { .. } => {
-                "the file may be truncated: compare its size with the original's"
-            }
             IoError::TooLarge { .. } => "split the trace by steps",
-            IoError::Parquet { .. } | IoError::ParquetPanic { .. } => {
+            IoError::Gzip { .. } | IoError::Parquet { .. } | IoError::ParquetPanic { .. } => {
                 "the file may be truncated: compare its size with the original's"
             }
             IoError::Codec { .. } => {
@@ -277,6 +304,8 @@ impl IoError {
             IoError::Columns { problems, .. } => {
                 if problems.iter().any(is_float_id) {
                     "pandas turns integer columns with missing values into floating point: fill or drop them, then `astype(\"int64\")`"
+                } else if problems.iter().any(is_tick_time) {
+                    "times are floating-point seconds since the step's earliest start"
                 } else {
                     "columns are named as in docs/native-trace-schema.md or as in the straggler format"
                 }
@@ -301,4 +330,8 @@ impl IoError {
 fn is_float_id(p: &ColumnProblem) -> bool {
     matches!(p, ColumnProblem::Type { found, expected, .. }
         if found.contains("floating") && expected.contains("integer"))
+}
+
+fn is_tick_time(p: &ColumnProblem) -> bool {
+    matches!(p, ColumnProblem::Type { expected, .. } if expected.contains("floating"))
 }

@@ -160,14 +160,36 @@ impl OpTable {
     }
 
     /// The rows of the steps for which `keep` is true.
+    #[must_use]
     pub fn filter_steps(&self, keep: impl Fn(i64) -> bool) -> OpTable {
-        let mut b = OpTableBuilder::new(self.meta.clone());
-        b.group_names.clone_from(&self.group_names);
-        b.sources.clone_from(&self.sources);
-        for row in self.rows().filter(|r| keep(r.step)) {
-            b.push(row);
+        let rows: Vec<u32> =
+            (0..self.len()).filter(|&i| keep(self.step[i])).map(|i| i as u32).collect();
+        self.gather(&rows)
+    }
+
+    /// The rows at these positions, in this order.
+    pub(crate) fn gather(&self, rows: &[u32]) -> OpTable {
+        fn pick<T: Copy>(cells: &[T], rows: &[u32]) -> Vec<T> {
+            rows.iter().map(|&i| cells[i as usize]).collect()
         }
-        b.finish()
+        OpTable {
+            step: pick(&self.step, rows),
+            rank: pick(&self.rank, rows),
+            dp: pick(&self.dp, rows),
+            stage: pick(&self.stage, rows),
+            chunk: pick(&self.chunk, rows),
+            global_chunk: pick(&self.global_chunk, rows),
+            microbatch: pick(&self.microbatch, rows),
+            kind: pick(&self.kind, rows),
+            start_s: pick(&self.start_s, rows),
+            duration_s: pick(&self.duration_s, rows),
+            end_s: pick(&self.end_s, rows),
+            seq: pick(&self.seq, rows),
+            group: pick(&self.group, rows),
+            group_names: self.group_names.clone(),
+            meta: self.meta.clone(),
+            sources: self.sources.clone(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::error::{ColumnProblem, IoError};
 use crate::violation::{Place, Rule, Violations};
 
 /// Marks a text cell without a value.
-pub(crate) const NO_TEXT: u32 = u32::MAX;
+pub(crate) const NO_TEXT: u32 = crate::op_table::NO_GROUP;
 
 /// A column of a table of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,20 +107,16 @@ impl Text {
             self.index.push(*id);
             return true;
         }
-        let id = match self.seen.get(cell) {
-            Some(&id) => id,
-            None => match std::str::from_utf8(cell) {
-                Ok(name) => {
-                    let id = self.names.len() as u32;
-                    self.names.push(name.to_owned());
-                    self.seen.insert(cell.to_vec(), id);
-                    id
-                }
-                Err(_) => {
-                    self.index.push(NO_TEXT);
-                    return false;
-                }
-            },
+        let id = if let Some(&id) = self.seen.get(cell) {
+            id
+        } else if let Ok(name) = std::str::from_utf8(cell) {
+            let id = self.names.len() as u32;
+            self.names.push(name.to_owned());
+            self.seen.insert(cell.to_vec(), id);
+            id
+        } else {
+            self.index.push(NO_TEXT);
+            return false;
         };
         self.last = Some((cell.to_vec(), id));
         self.index.push(id);
@@ -147,6 +143,8 @@ pub(crate) struct Raw {
     /// Starts and durations are single precision.
     pub(crate) single: bool,
     pub(crate) bad: Vec<bool>,
+    /// Some row's step is unknown: any step may seem incomplete for that reason.
+    pub(crate) lost_steps: bool,
 }
 
 impl Raw {
@@ -160,11 +158,13 @@ impl Raw {
             texts: Default::default(),
             single: false,
             bad: Vec::new(),
+            lost_steps: false,
         }
     }
 
-    pub(crate) fn int(&self, field: Field) -> Option<&[i64]> {
-        self.ints.get(field as usize)?.as_deref()
+    /// Moves a column out.
+    pub(crate) fn take_int(&mut self, field: Field) -> Option<Vec<i64>> {
+        self.ints.get_mut(field as usize)?.take()
     }
 
     pub(crate) fn set_int(&mut self, field: Field, cells: Vec<i64>) {
@@ -173,8 +173,9 @@ impl Raw {
         }
     }
 
-    pub(crate) fn real(&self, field: Field) -> Option<&[f64]> {
-        self.reals.get((field as usize).checked_sub(Field::Start as usize)?)?.as_deref()
+    /// Moves a column out.
+    pub(crate) fn take_real(&mut self, field: Field) -> Option<Vec<f64>> {
+        self.reals.get_mut((field as usize).wrapping_sub(Field::Start as usize))?.take()
     }
 
     pub(crate) fn set_real(&mut self, field: Field, cells: Vec<f64>) {
@@ -184,8 +185,9 @@ impl Raw {
         }
     }
 
-    pub(crate) fn text(&self, field: Field) -> Option<&Text> {
-        self.texts.get((field as usize).checked_sub(Field::Kind as usize)?)?.as_ref()
+    /// Moves a column out.
+    pub(crate) fn take_text(&mut self, field: Field) -> Option<Text> {
+        self.texts.get_mut((field as usize).wrapping_sub(Field::Kind as usize))?.take()
     }
 
     pub(crate) fn set_text(&mut self, field: Field, cells: Text) {
@@ -195,12 +197,14 @@ impl Raw {
         }
     }
 
-    /// Whether the file has this column.
+    /// Whether the file has this column, and it was not moved out.
     pub(crate) fn has(&self, field: Field) -> bool {
+        let at = field as usize;
+        let (start, kind) = (Field::Start as usize, Field::Kind as usize);
         match field.class() {
-            Class::Integer => self.int(field).is_some(),
-            Class::Real => self.real(field).is_some(),
-            Class::Text => self.text(field).is_some(),
+            Class::Integer => self.ints.get(at).is_some_and(Option::is_some),
+            Class::Real => self.reals.get(at.wrapping_sub(start)).is_some_and(Option::is_some),
+            Class::Text => self.texts.get(at.wrapping_sub(kind)).is_some_and(Option::is_some),
         }
     }
 

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::assemble::{Assembled, Placed, assemble};
+use crate::assemble::{Assembled, assemble};
 use crate::check::{Checked, DroppedStep};
 use crate::error::IoError;
 use crate::meta::{self, ReadMeta, meta_candidates};
 use crate::native;
-use crate::op_table::{JobMeta, OpTable, OpTableBuilder, Source};
+use crate::op_table::{JobMeta, OpTable, Source};
 use crate::options::ReadOptions;
 use crate::raw::{Dialect, Raw};
 use crate::source::{self, Content};
@@ -99,7 +99,7 @@ fn read(
     let (content, bytes) = source::unwrap(file, bytes, options.limits)?;
     let (mut raw, ignored, keys) = match content {
         Content::Parquet => {
-            let t = parquet_read::read(file, bytes.into(), options.limits, &mut report)?;
+            let t = parquet_read::read(file, &bytes.into(), options.limits, &mut report)?;
             (t.raw, t.ignored, t.keys)
         }
         Content::Csv => {
@@ -116,7 +116,7 @@ fn read(
     let meta = metadata(file, &raw, &keys, beside, &mut sources, &mut warnings)?;
     meta::check(&meta, &mut report);
     let assembled = assemble(file, &mut raw, &meta, &mut report, &mut warnings)?;
-    finish(assembled, &raw, meta, sources, report, warnings, options)
+    finish(assembled, &raw, sources, report, warnings, options)
 }
 
 /// The metadata inside the file, or beside it.
@@ -129,11 +129,6 @@ fn metadata(
     warnings: &mut Vec<String>,
 ) -> Result<JobMeta, IoError> {
     let inside = if raw.dialect == Dialect::Native { keys.get(native::META_KEY) } else { None };
-    if let Some(found) = keys.get(native::SCHEMA_KEY)
-        && found != native::SCHEMA
-    {
-        return Err(IoError::Schema { file: file.to_owned(), found: found.clone() });
-    }
     let (name, ReadMeta { meta, unknown }) = match (beside(inside.is_none())?, inside) {
         (Some((name, bytes)), _) => {
             sources.push(source::source(&name, &bytes));
@@ -160,30 +155,26 @@ fn quoted(names: &[String]) -> String {
     text.join(", ")
 }
 
-/// Checks the rows together, drops incomplete steps where that is allowed, and builds the table.
+/// Checks the rows together and drops incomplete steps where that is allowed.
 fn finish(
-    mut assembled: Assembled,
+    assembled: Assembled,
     raw: &Raw,
-    meta: JobMeta,
     sources: Vec<Source>,
     mut report: Violations,
     mut warnings: Vec<String>,
     options: &ReadOptions,
 ) -> Result<Loaded, IoError> {
-    assembled.rows.sort_by_key(|Placed { row: r, .. }| (r.step, r.rank, r.kind, r.seq));
-    let mut checked = Checked {
-        rows: &assembled.rows,
-        raw,
-        meta: &meta,
-        spoilt: std::mem::take(&mut assembled.spoilt),
-    };
+    let Assembled { mut table, at, spoilt } = assembled;
+    let mut checked = Checked { table: &table, at: &at, raw, spoilt };
     checked.meta(&mut report);
     checked.placement(&mut report, &mut warnings);
     checked.keys(&mut report);
     checked.order(&mut report);
-    let incomplete = checked.incomplete();
+    let incomplete = if raw.lost_steps { Vec::new() } else { checked.incomplete() };
     let drop: BTreeSet<i64> = incomplete.iter().map(|i| i.step).collect();
-    checked.origin(&mut report, &drop);
+    if !raw.lost_steps {
+        checked.origin(&mut report, &drop);
+    }
     checked.units(&mut report, &mut warnings);
     let mut dropped = Vec::new();
     for step in incomplete {
@@ -196,18 +187,27 @@ fn finish(
     if !report.is_empty() {
         return Err(IoError::Invalid(Box::new(report)));
     }
-    let mut builder = OpTableBuilder::new(meta);
-    builder.group_names = assembled.group_names;
-    builder.sources = sources;
-    for placed in assembled.rows {
-        if !drop.contains(&placed.row.step) {
-            builder.push(placed.row);
-        }
+    if !drop.is_empty() {
+        table = table.filter_steps(|step| !drop.contains(&step));
     }
-    let table = builder.finish();
     if table.is_empty() {
         let dropped = dropped.len();
         return Err(IoError::NoCompleteStep { file: report.file, dropped });
     }
+    renumber_groups(&mut table);
+    table.sources = sources;
     Ok(Loaded { table, dropped, warnings })
+}
+
+/// Numbers process groups as they occur in the table, so that equal tables are equal.
+fn renumber_groups(table: &mut OpTable) {
+    let names = std::mem::take(&mut table.group_names);
+    let mut numbers: Vec<Option<u32>> = vec![None; names.len()];
+    for group in &mut table.group {
+        let Some(old) = usize::try_from(*group).ok().filter(|g| *g < names.len()) else { continue };
+        *group = *numbers[old].get_or_insert_with(|| {
+            table.group_names.push(names[old].clone());
+            table.group_names.len() as u32 - 1
+        });
+    }
 }

@@ -95,7 +95,7 @@ impl Rule {
     pub const fn hint(self) -> &'static str {
         match self {
             Rule::FieldCount => {
-                "quote fields that contain commas; a truncated last line means a truncated file"
+                "quote fields that contain commas, close every quote; a short last line means a truncated file"
             }
             Rule::NoNulls => {
                 "drop the rows that were not measured, or their steps, before exporting"
@@ -109,7 +109,7 @@ impl Rule {
             }
             Rule::Finite => "NaN and infinity mean an operation that did not end: drop its step",
             Rule::NotNegative => {
-                "a negative duration means start and end from clocks that are not synchronised"
+                "negative times come from clocks that are not synchronised, or from a start that is not the step's earliest"
             }
             Rule::EndAgrees => "drop the column of ends: it is derived",
             Rule::KnownKind => "rename the operations to the kinds listed in the trace schema",
