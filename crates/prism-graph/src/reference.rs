@@ -24,10 +24,10 @@ const SINGLE_SYNCED: [OpKind; 3] =
 /// occurs twice, or operations wait for each other in a circle.
 pub fn build_reference(table: &OpTable) -> Result<StepGraph, GraphError> {
     let step = TraceStep::from_table(table)?;
+    let computes = (0..step.stages).map(|s| step.computes(s)).collect::<Result<Vec<_>, _>>()?;
     let matching = match_p2p(&step)?;
     let mut builder = step.builder();
-    for stage in 0..step.stages {
-        let computes = step.computes(stage)?;
+    for (stage, computes) in (0..step.stages).zip(computes) {
         chain(&mut builder, &computes);
         for kind in P2P {
             chain(&mut builder, &step.in_order(stage, &[kind]));
