@@ -160,32 +160,26 @@ fn number(rows: &mut [Placed]) {
 fn kinds(raw: &mut Raw, report: &mut Violations) -> Vec<OpKind> {
     let Some(text) = raw.text(Field::Kind) else { return Vec::new() };
     let known: Vec<Option<OpKind>> = text.names.iter().map(|n| n.parse().ok()).collect();
-    let mut unknown: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    // By name: the first row, and how many.
+    let mut unknown: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+    let mut bad = Vec::new();
     let mut kinds = Vec::with_capacity(text.index.len());
     for (row, &id) in text.index.iter().enumerate() {
         let kind = if id == NO_TEXT { Some(OpKind::Gc) } else { known[id as usize] };
         if kind.is_none() {
-            unknown.entry(id).or_default().push(row);
+            unknown.entry(id).or_insert((row, 0)).1 += 1;
+            bad.push(row);
         }
         kinds.push(kind.unwrap_or(OpKind::Gc));
     }
-    let messages: Vec<(usize, usize, String)> = unknown
-        .into_iter()
-        .map(|(id, rows)| {
-            let name = &text.names[id as usize];
-            (rows[0], rows.len(), unknown_kind(name))
-        })
-        .collect();
-    let bad: Vec<usize> = text
-        .index
-        .iter()
-        .enumerate()
-        .filter(|(_, id)| **id != NO_TEXT && known[**id as usize].is_none())
-        .map(|(row, _)| row)
-        .collect();
-    for (row, count, message) in messages {
+    for (id, (row, count)) in unknown {
         report.add(Rule::KnownKind, raw.place(row), || {
-            if count > 1 { format!("{message}, and in {} more rows", count - 1) } else { message }
+            let message = unknown_kind(&text.names[id as usize]);
+            if count > 1 {
+                format!("{message} (also in {} other rows)", count - 1)
+            } else {
+                message
+            }
         });
     }
     for row in bad {

@@ -295,7 +295,7 @@ impl Incomplete {
         let more = self.deviations.len().saturating_sub(1);
         let mut reason = self.deviations.into_iter().next().map(|(_, t)| t).unwrap_or_default();
         if more > 0 {
-            reason.push_str(&format!(" (and {more} more)"));
+            reason = format!("{reason} (and {more} more)");
         }
         DroppedStep { step: self.step, reason }
     }

@@ -4,7 +4,7 @@ use csv::ByteRecord;
 
 use crate::error::{Foreign, IoError};
 use crate::options::Limits;
-use crate::raw::{Class, Field, Raw, Text, layout};
+use crate::raw::{Class, Dialect, Field, Raw, Text, layout};
 use crate::violation::{Place, Rule, Violations};
 
 /// A CSV file's columns.
@@ -58,7 +58,12 @@ pub(crate) fn read(
         for column in &mut cells {
             // A line of another width is reported once, not once per cell.
             let cell = if record.len() == width { record.get(column.at) } else { None };
-            good &= column.push(cell, layout.dialect, line, report);
+            let fine = match cell {
+                Some(cell) => column.push(cell, layout.dialect, line, report),
+                None => column.placeholder(),
+            };
+            raw.lost_steps |= !fine && column.field == Field::Step;
+            good &= fine;
         }
         raw.bad.push(!good);
     }
@@ -90,18 +95,9 @@ impl Cells {
 
     /// Appends a cell, or a placeholder where there is none or it breaks a rule; says whether the
     /// cell is good.
-    fn push(
-        &mut self,
-        cell: Option<&[u8]>,
-        dialect: crate::raw::Dialect,
-        line: u64,
-        report: &mut Violations,
-    ) -> bool {
-        let Some(cell) = cell else {
-            self.placeholder();
-            return true;
-        };
-        let cell = cell.trim_ascii();
+    fn push(&mut self, cell: &[u8], dialect: Dialect, line: u64, report: &mut Violations) -> bool {
+        // Names of groups may begin with a space; nothing else does on purpose.
+        let cell = if self.field == Field::Group { cell } else { cell.trim_ascii() };
         let name = self.field.name(dialect);
         if cell.is_empty() {
             self.placeholder();
@@ -137,12 +133,14 @@ impl Cells {
         false
     }
 
-    fn placeholder(&mut self) {
+    /// Appends what stands for a cell that is not good: returns `false`.
+    fn placeholder(&mut self) -> bool {
         match self.field.class() {
             Class::Integer => self.ints.push(0),
             Class::Real => self.reals.push(0.0),
             Class::Text => self.text.push_none(),
         }
+        false
     }
 }
 

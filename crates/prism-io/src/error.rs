@@ -150,6 +150,26 @@ pub enum IoError {
     /// The rows or the metadata break rules.
     #[error("{0}")]
     Invalid(Box<Violations>),
+    /// An operation of a kind that no file has.
+    #[error("cannot write `{file}`: `{kind}` is never recorded, only inferred")]
+    NotRecordable {
+        /// File name as given.
+        file: String,
+        /// The kind.
+        kind: prism_model::OpKind,
+    },
+    /// Columns to write differ in length.
+    #[error("cannot write `{file}`: column `{column}` has {rows} values, the first {expected}")]
+    UnequalColumns {
+        /// File name as given.
+        file: String,
+        /// The first column that differs.
+        column: String,
+        /// Its values.
+        rows: usize,
+        /// The first column's values.
+        expected: usize,
+    },
     /// Every step was incomplete.
     #[error("`{file}`: no step is complete, {dropped} dropped")]
     NoCompleteStep {
@@ -236,7 +256,7 @@ impl fmt::Display for ColumnProblem {
 }
 
 fn list(problems: &[ColumnProblem]) -> String {
-    problems.iter().map(|p| format!("\n  {p}")).collect()
+    problems.iter().fold(String::new(), |text, p| text + &format!("\n  {p}"))
 }
 
 fn looked(names: &[String]) -> String {
@@ -254,7 +274,11 @@ impl IoError {
     /// Violations of the rows carry a hint per rule in their own text, hence none here.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            IoError::Read { .. } | IoError::Write { .. } | IoError::Invalid(_) => return None,
+            IoError::Read { .. }
+            | IoError::Write { .. }
+            | IoError::NotRecordable { .. }
+            | IoError::UnequalColumns { .. }
+            | IoError::Invalid(_) => return None,
             IoError::Empty { .. } => "a trace needs at least one step of operations",
             IoError::Foreign { what, .. } => match what {
                 Foreign::Zstd => "decompress it first: `zstd -d FILE`",
@@ -264,11 +288,8 @@ impl IoError {
                 Foreign::Utf16 => "save it as UTF-8",
                 Foreign::NestedGzip => "decompress it once: `gunzip FILE`",
             },
-            IoError::Gzip { .. } => {
-                "the file may be truncated: compare its size with the original's"
-            }
             IoError::TooLarge { .. } => "split the trace by steps",
-            IoError::Parquet { .. } | IoError::ParquetPanic { .. } => {
+            IoError::Gzip { .. } | IoError::Parquet { .. } | IoError::ParquetPanic { .. } => {
                 "the file may be truncated: compare its size with the original's"
             }
             IoError::Codec { .. } => {

@@ -160,6 +160,7 @@ impl OpTable {
     }
 
     /// The rows of the steps for which `keep` is true.
+    #[must_use]
     pub fn filter_steps(&self, keep: impl Fn(i64) -> bool) -> OpTable {
         let mut b = OpTableBuilder::new(self.meta.clone());
         b.group_names.clone_from(&self.group_names);

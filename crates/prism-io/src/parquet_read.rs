@@ -12,7 +12,9 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
 use crate::error::{ColumnProblem, IoError};
+use crate::native;
 use crate::options::Limits;
+use crate::page_guard;
 use crate::raw::{Class, Field, Layout, Raw, Text, layout};
 use crate::violation::{Rule, Violations};
 
@@ -32,10 +34,10 @@ pub(crate) struct ParquetTable {
 ///
 /// # Errors
 /// [`IoError::Parquet`], [`IoError::ParquetPanic`], [`IoError::Columns`], [`IoError::Codec`],
-/// [`IoError::TooLarge`]. Nulls and text that is not UTF-8 go into `report`.
+/// [`IoError::Schema`], [`IoError::TooLarge`]. Nulls and text that is not UTF-8 go into `report`.
 pub(crate) fn read(
     file: &str,
-    bytes: Bytes,
+    bytes: &Bytes,
     limits: Limits,
     report: &mut Violations,
 ) -> Result<ParquetTable, IoError> {
@@ -45,18 +47,21 @@ pub(crate) fn read(
 
 fn decode(
     file: &str,
-    bytes: Bytes,
+    bytes: &Bytes,
     limits: Limits,
     report: &mut Violations,
 ) -> Result<ParquetTable, IoError> {
     let damaged = |source| IoError::Parquet { file: file.to_owned(), source };
-    let reader = SerializedFileReader::new(bytes).map_err(damaged)?;
+    let reader = SerializedFileReader::new(bytes.clone()).map_err(damaged)?;
     let meta = reader.metadata().file_metadata();
     let mut keys = BTreeMap::new();
     for kv in meta.key_value_metadata().into_iter().flatten() {
         if let Some(value) = &kv.value {
             keys.insert(kv.key.clone(), value.clone());
         }
+    }
+    if let Some(found) = keys.get(native::SCHEMA_KEY).filter(|s| *s != native::SCHEMA) {
+        return Err(IoError::Schema { file: file.to_owned(), found: found.clone() });
     }
     let columns = meta.schema_descr().columns();
     let names: Vec<String> = columns.iter().map(|c| c.path().string()).collect();
@@ -71,6 +76,7 @@ fn decode(
         return Err(IoError::TooLarge { file: file.to_owned(), limit, unit: "rows" });
     }
     check_codecs(file, &reader, &layout)?;
+    check_sizes(bytes, &reader, &layout).map_err(damaged)?;
 
     let mut raw = Raw::new(layout.dialect);
     raw.rows = rows as usize;
@@ -207,6 +213,28 @@ fn check_codecs(
     Ok(())
 }
 
+/// No page claims more than it can hold.
+fn check_sizes(
+    bytes: &Bytes,
+    reader: &SerializedFileReader<Bytes>,
+    layout: &Layout,
+) -> Result<(), ParquetError> {
+    let outside = || ParquetError::EOF("a column lies outside the file".to_owned());
+    for group in reader.metadata().row_groups() {
+        let rows = u64::try_from(group.num_rows()).unwrap_or(0);
+        for &(_, at) in &layout.columns {
+            let Some(chunk) = group.columns().get(at) else { continue };
+            let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
+            let start = usize::try_from(start).map_err(|_| outside())?;
+            let length = usize::try_from(chunk.compressed_size()).map_err(|_| outside())?;
+            let end = start.checked_add(length).ok_or_else(outside)?;
+            let pages = bytes.get(start..end).ok_or_else(outside)?;
+            page_guard::check(pages, chunk.compression(), rows)?;
+        }
+    }
+    Ok(())
+}
+
 /// Counts the cells of a column while it is decoded, and remembers which are null.
 #[derive(Default)]
 struct Nulls {
@@ -236,6 +264,7 @@ impl Column<'_> {
         };
         // A group is optional; everything else is not.
         if field != Field::Group {
+            raw.lost_steps |= field == Field::Step && !nulls.is_empty();
             for row in nulls {
                 let name = raw.name(field);
                 raw.spoil(report, Rule::NoNulls, row, || format!("{name} is null"));
@@ -275,6 +304,7 @@ impl Column<'_> {
             }
         }
         self.complete(cells.len())?;
+        raw.lost_steps |= field == Field::Step && !wide.is_empty();
         for (row, v) in wide {
             let name = raw.name(field);
             raw.spoil(report, Rule::Range, row, || format!("{name} is {v}"));

@@ -107,20 +107,16 @@ impl Text {
             self.index.push(*id);
             return true;
         }
-        let id = match self.seen.get(cell) {
-            Some(&id) => id,
-            None => match std::str::from_utf8(cell) {
-                Ok(name) => {
-                    let id = self.names.len() as u32;
-                    self.names.push(name.to_owned());
-                    self.seen.insert(cell.to_vec(), id);
-                    id
-                }
-                Err(_) => {
-                    self.index.push(NO_TEXT);
-                    return false;
-                }
-            },
+        let id = if let Some(&id) = self.seen.get(cell) {
+            id
+        } else if let Ok(name) = std::str::from_utf8(cell) {
+            let id = self.names.len() as u32;
+            self.names.push(name.to_owned());
+            self.seen.insert(cell.to_vec(), id);
+            id
+        } else {
+            self.index.push(NO_TEXT);
+            return false;
         };
         self.last = Some((cell.to_vec(), id));
         self.index.push(id);
@@ -147,6 +143,8 @@ pub(crate) struct Raw {
     /// Starts and durations are single precision.
     pub(crate) single: bool,
     pub(crate) bad: Vec<bool>,
+    /// Some row's step is unknown: any step may seem incomplete for that reason.
+    pub(crate) lost_steps: bool,
 }
 
 impl Raw {
@@ -160,6 +158,7 @@ impl Raw {
             texts: Default::default(),
             single: false,
             bad: Vec::new(),
+            lost_steps: false,
         }
     }
 

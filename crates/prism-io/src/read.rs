@@ -99,7 +99,7 @@ fn read(
     let (content, bytes) = source::unwrap(file, bytes, options.limits)?;
     let (mut raw, ignored, keys) = match content {
         Content::Parquet => {
-            let t = parquet_read::read(file, bytes.into(), options.limits, &mut report)?;
+            let t = parquet_read::read(file, &bytes.into(), options.limits, &mut report)?;
             (t.raw, t.ignored, t.keys)
         }
         Content::Csv => {
@@ -129,11 +129,6 @@ fn metadata(
     warnings: &mut Vec<String>,
 ) -> Result<JobMeta, IoError> {
     let inside = if raw.dialect == Dialect::Native { keys.get(native::META_KEY) } else { None };
-    if let Some(found) = keys.get(native::SCHEMA_KEY)
-        && found != native::SCHEMA
-    {
-        return Err(IoError::Schema { file: file.to_owned(), found: found.clone() });
-    }
     let (name, ReadMeta { meta, unknown }) = match (beside(inside.is_none())?, inside) {
         (Some((name, bytes)), _) => {
             sources.push(source::source(&name, &bytes));
@@ -181,9 +176,11 @@ fn finish(
     checked.placement(&mut report, &mut warnings);
     checked.keys(&mut report);
     checked.order(&mut report);
-    let incomplete = checked.incomplete();
+    let incomplete = if raw.lost_steps { Vec::new() } else { checked.incomplete() };
     let drop: BTreeSet<i64> = incomplete.iter().map(|i| i.step).collect();
-    checked.origin(&mut report, &drop);
+    if !raw.lost_steps {
+        checked.origin(&mut report, &drop);
+    }
     checked.units(&mut report, &mut warnings);
     let mut dropped = Vec::new();
     for step in incomplete {
@@ -196,18 +193,38 @@ fn finish(
     if !report.is_empty() {
         return Err(IoError::Invalid(Box::new(report)));
     }
-    let mut builder = OpTableBuilder::new(meta);
-    builder.group_names = assembled.group_names;
-    builder.sources = sources;
-    for placed in assembled.rows {
-        if !drop.contains(&placed.row.step) {
-            builder.push(placed.row);
-        }
-    }
-    let table = builder.finish();
+    let table = build(&assembled, meta, sources, &drop);
     if table.is_empty() {
         let dropped = dropped.len();
         return Err(IoError::NoCompleteStep { file: report.file, dropped });
     }
     Ok(Loaded { table, dropped, warnings })
+}
+
+/// The table of the steps that are kept. Process groups are numbered as they occur in it.
+fn build(
+    assembled: &Assembled,
+    meta: JobMeta,
+    sources: Vec<Source>,
+    drop: &BTreeSet<i64>,
+) -> OpTable {
+    let mut builder = OpTableBuilder::new(meta);
+    builder.sources = sources;
+    let mut renumbered: Vec<Option<u32>> = vec![None; assembled.group_names.len()];
+    for placed in &assembled.rows {
+        let mut row = placed.row;
+        if drop.contains(&row.step) {
+            continue;
+        }
+        let slot = usize::try_from(row.group).ok().and_then(|g| renumbered.get_mut(g));
+        if let Some(slot) = slot {
+            let name = &assembled.group_names[row.group as usize];
+            row.group = *slot.get_or_insert_with(|| {
+                builder.group_names.push(name.clone());
+                builder.group_names.len() as u32 - 1
+            });
+        }
+        builder.push(row);
+    }
+    builder.finish()
 }
