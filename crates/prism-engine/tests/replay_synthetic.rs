@@ -1,8 +1,8 @@
 //! Replay of synthetic traces, whose work and launch delays are known.
 
 use prism_engine::replay::{
-    Builder, CLAMP_S, Ideal, Replayed, Split, choose_builder, recorded_step_times, replace,
-    simulate,
+    Builder, CLAMP_S, Ideal, ReplayComparison, Replayed, Split, choose_builder,
+    recorded_step_times, replace, simulate,
 };
 use prism_graph::schedule::{Schedule, ScheduleKind};
 use prism_graph::{GraphError, Observed, StepGraph, build_program_order, to_op_table};
@@ -239,6 +239,13 @@ fn the_reference_is_taken_for_transfers_that_run_beside_compute() {
     assert_eq!(choice.chosen.report, choice.comparison.reference);
     let other = &choice.comparison;
     assert_ne!(other.program_order.is_some(), other.program_order_error.is_some());
+    let text = serde_json::to_string(other).unwrap();
+    assert_eq!(*other, serde_json::from_str(&text).unwrap());
+    let schema = serde_json::to_value(schemars::schema_for!(ReplayComparison)).unwrap();
+    let written: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for field in written.as_object().unwrap().keys() {
+        assert!(schema["properties"].get(field).is_some(), "{field} is not in the schema");
+    }
 }
 
 #[test]

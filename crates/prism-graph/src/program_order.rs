@@ -43,7 +43,7 @@ type Slot = Vec<OpId>;
 /// start within 0.1 ms of each other and before the first has ended. Every operation of a slot
 /// waits for the whole slot before it. Groups are the unions of the reference rules' groups and
 /// the batches; batches whose union would make operations wait for each other in a circle stay
-/// separate.
+/// separate, all of a circle's alike.
 ///
 /// Sends, receives, gathers or scatters of a stage that overlap its compute keep the reference
 /// rules: they evidently do not block. Where there is more than one replica and no step contradicts it, an [`OpKind::Barrier`] on the last stage
@@ -71,25 +71,26 @@ pub fn build_program_order(table: &OpTable) -> Result<StepGraph, GraphError> {
     }
 }
 
-/// Marks one still united batch of a group on the circle as separate, preferably one that is on
-/// the circle itself; false if there is none.
+/// Marks as separate the still united batches on the circle, or if there are none, those in a
+/// group on the circle; false if there are none either.
 fn separate(program: &Program<'_>, circle: &[OpId], apart: &mut [bool]) -> bool {
     let mut sets = program.united(apart);
     let roots: Vec<usize> =
         circle.iter().filter_map(|&id| program.group(id)).map(|g| sets.root(g)).collect();
-    let mut in_groups = |slot: &Slot| {
-        slot.iter().filter_map(|&id| program.group(id)).any(|g| roots.contains(&sets.root(g)))
-    };
-    let united = |i: &usize| !apart[*i];
-    let batches = &program.batches;
-    let chosen = (0..batches.len())
-        .filter(united)
-        .find(|&i| batches[i].iter().any(|id| circle.contains(id)))
-        .or_else(|| (0..batches.len()).filter(united).find(|&i| in_groups(&batches[i])));
-    if let Some(i) = chosen {
+    let united: Vec<usize> = (0..apart.len()).filter(|&i| !apart[i]).collect();
+    let slot = |i: usize| program.batches[i].iter();
+    let mut chosen: Vec<usize> =
+        united.iter().copied().filter(|&i| slot(i).any(|id| circle.contains(id))).collect();
+    if chosen.is_empty() {
+        let mut in_groups = |i: usize| {
+            slot(i).filter_map(|&id| program.group(id)).any(|g| roots.contains(&sets.root(g)))
+        };
+        chosen = united.into_iter().filter(|&i| in_groups(i)).collect();
+    }
+    for &i in &chosen {
         apart[i] = true;
     }
-    chosen.is_some()
+    !chosen.is_empty()
 }
 
 /// Everything but which batches are united.
@@ -174,13 +175,21 @@ impl<'a> Program<'a> {
 
 /// Of the kinds that can, those that run beside the stage's compute.
 fn overlapping(step: &TraceStep, stage: u16, computes: &[OpId]) -> Vec<OpKind> {
-    let overlaps = |a: OpId, b: OpId| {
-        let (a, b) = (step.get(a), step.get(b));
-        a.start_s.max(b.start_s) + BATCH_S < a.end_s.min(b.end_s)
+    let span = |id: OpId| {
+        let op = step.get(id);
+        (op.start_s + BATCH_S < op.end_s).then_some((op.start_s, op.end_s))
     };
-    let beside = |kind: OpKind| {
-        step.of_kind(stage, kind).iter().any(|&op| computes.iter().any(|&c| overlaps(op, c)))
+    // Starts ascend; with each the latest end so far.
+    let mut busy: Vec<(f64, f64)> = computes.iter().filter_map(|&c| span(c)).collect();
+    for i in 1..busy.len() {
+        busy[i].1 = busy[i].1.max(busy[i - 1].1);
+    }
+    let overlaps = |(start, end): (f64, f64)| {
+        let started = busy.partition_point(|&(s, _)| s + BATCH_S < end);
+        started > 0 && start + BATCH_S < busy[started - 1].1
     };
+    let beside =
+        |kind: OpKind| step.of_kind(stage, kind).into_iter().filter_map(span).any(overlaps);
     STREAMS.into_iter().filter(|&kind| beside(kind)).collect()
 }
 

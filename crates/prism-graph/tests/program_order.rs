@@ -90,7 +90,11 @@ fn blocking(stages: &[Vec<Slot>], replicas: u32, unite: bool, barrier: bool) -> 
         for slot in slots {
             let ids: Vec<OpId> =
                 slot.iter().map(|&(kind, seq)| b.op(op(kind, seq, stage))).collect();
-            ids.iter().for_each(|&id| before.iter().for_each(|&x| b.dep(x, id)));
+            for &id in &ids {
+                for &x in &before {
+                    b.dep(x, id);
+                }
+            }
             if unite && ids.len() > 1 {
                 sets.push(ids.clone());
             }

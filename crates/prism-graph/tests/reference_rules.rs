@@ -325,6 +325,11 @@ fn observations_must_fit_the_graph() {
     let align = |table: &OpTable| Observed::align(&graph, table).unwrap_err();
     let hole = edit(&full, |r| !(r.step == 2 && r.dp == 1 && r.kind == Gc && r.stage == 1));
     assert_eq!(align(&hole).to_string(), "`gc[0]@stage1` is missing in step 2, replica 1");
+    let mut far = full.clone();
+    *far.dp.last_mut().unwrap() = u32::MAX - 1;
+    let built = build_reference(&far).unwrap();
+    let error = Observed::align(&built, &far).unwrap_err();
+    assert!(matches!(error, GraphError::Missing { step: 1, replica: 2, .. }), "{error}");
     let extra = edit(&full, |r| {
         if r.step == 2 && r.kind == Gc && r.stage == 1 && r.dp == 0 {
             r.seq = 7;
