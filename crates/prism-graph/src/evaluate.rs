@@ -83,7 +83,7 @@ pub fn evaluate(
     work: &[f64],
     launch_delay: Option<&[f64]>,
 ) -> Result<Timeline, GraphError> {
-    let samples = steps * graph.replicas() as usize;
+    let samples = steps.saturating_mul(graph.replicas() as usize);
     check_shape("work", work, graph, samples)?;
     if let Some(delay) = launch_delay {
         check_shape("launch_delay", delay, graph, samples)?;
@@ -130,7 +130,7 @@ pub(crate) fn check_shape(
     graph: &StepGraph,
     samples: usize,
 ) -> Result<(), GraphError> {
-    let expected = graph.ops().len() * samples;
+    let expected = graph.ops().len().saturating_mul(samples);
     if values.len() == expected {
         Ok(())
     } else {

@@ -1,5 +1,7 @@
 //! Recorded times, aligned with a graph.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use prism_io::OpTable;
 use prism_model::OpKind;
 
@@ -28,6 +30,11 @@ impl Observed {
     pub fn align(graph: &StepGraph, table: &OpTable) -> Result<Observed, GraphError> {
         let steps = table.steps();
         let replicas = graph.replicas();
+        // With at least as many rows as there are values, none is missing unless another one is
+        // unknown or repeated.
+        if let Some(missing) = first_missing(graph, table, &steps) {
+            return Err(missing);
+        }
         let samples = steps.len() * replicas as usize;
         let ops = graph.ops().len();
         let mut observed = Observed {
@@ -55,24 +62,7 @@ impl Observed {
             observed.end[at] = table.end_s[row];
             observed.duration[at] = table.duration_s[row];
         }
-        observed.check_complete(graph, &filled)?;
         Ok(observed)
-    }
-
-    fn check_complete(&self, graph: &StepGraph, filled: &[bool]) -> Result<(), GraphError> {
-        let samples = self.samples();
-        for (id, op) in graph.iter().filter(|(id, _)| self.recorded[id.0 as usize]) {
-            let lane = &filled[id.0 as usize * samples..][..samples];
-            if let Some(sample) = lane.iter().position(|&f| !f) {
-                let replicas = self.replicas as usize;
-                return Err(GraphError::Missing {
-                    op: op.clone(),
-                    step: self.steps[sample / replicas],
-                    replica: (sample % replicas) as u32,
-                });
-            }
-        }
-        Ok(())
     }
 
     /// Training step ids, ascending.
@@ -114,6 +104,31 @@ impl Observed {
         let at = op.0 as usize;
         self.recorded[at].then(|| crate::evaluate::lane(values, op, self.samples()))
     }
+}
+
+/// If the table has too few rows: an operation that is missing in the first incomplete cell.
+fn first_missing(graph: &StepGraph, table: &OpTable, steps: &[i64]) -> Option<GraphError> {
+    let recorded = || graph.ops().iter().filter(|op| op.kind != OpKind::Barrier);
+    let ops = recorded().count();
+    let cells = steps.len().saturating_mul(graph.replicas() as usize);
+    if table.len() >= ops.saturating_mul(cells) {
+        return None;
+    }
+    let mut seen: BTreeMap<(i64, u32), BTreeSet<_>> = BTreeMap::new();
+    for row in table.rows() {
+        seen.entry((row.step, row.dp)).or_default().insert((row.stage, row.kind, row.seq));
+    }
+    // Too few rows for all cells: one of the first `len + 1` cells is incomplete.
+    let cells = steps.iter().flat_map(|&step| (0..graph.replicas()).map(move |dp| (step, dp)));
+    for (step, replica) in cells {
+        let here = seen.get(&(step, replica));
+        let missing = recorded()
+            .find(|op| here.is_none_or(|keys| !keys.contains(&crate::step_graph::key(op))));
+        if let Some(op) = missing {
+            return Some(GraphError::Missing { op: op.clone(), step, replica });
+        }
+    }
+    None
 }
 
 fn unknown(table: &OpTable, row: usize) -> GraphError {

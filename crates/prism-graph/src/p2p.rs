@@ -100,7 +100,7 @@ fn is_launched(step: &TraceStep, id: OpId, computes: &[OpId]) -> bool {
 
 fn has_peer(step: &TraceStep, kind: OpKind, compute: OpId) -> bool {
     let later = matches!(kind, OpKind::ForwardSend | OpKind::BackwardRecv);
-    let peer = step.model_chunk(compute) + if later { 1 } else { -1 };
+    let peer = step.model_chunk(compute).saturating_add(if later { 1 } else { -1 });
     (0..step.chunks * i32::from(step.stages)).contains(&peer)
 }
 

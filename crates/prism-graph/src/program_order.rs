@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use prism_io::OpTable;
 use prism_model::OpKind;
 
-use crate::reference::{chain, gather_and_scatter};
+use crate::p2p::{Matching, match_p2p};
+use crate::reference::{chain, first_backward, gather_deps, p2p_deps, scatter_deps};
 use crate::trace_step::TraceStep;
 use crate::{
     GraphError, Group, GroupId, Observed, Op, OpId, ReplicaSync, StepGraph, StepGraphBuilder,
@@ -22,7 +23,14 @@ const BATCH_S: f64 = 1e-4;
 const BARRIER_SLACK_S: f64 = 1e-3;
 
 /// Kinds that can run beside compute on a stream of their own.
-const DATA_PARALLEL: [OpKind; 2] = [OpKind::ParamsAllGather, OpKind::GradsReduceScatter];
+const STREAMS: [OpKind; 6] = [
+    OpKind::ForwardSend,
+    OpKind::ForwardRecv,
+    OpKind::BackwardSend,
+    OpKind::BackwardRecv,
+    OpKind::ParamsAllGather,
+    OpKind::GradsReduceScatter,
+];
 
 /// What one stage launches together.
 type Slot = Vec<OpId>;
@@ -35,10 +43,10 @@ type Slot = Vec<OpId>;
 /// start within 0.1 ms of each other and before the first has ended. Every operation of a slot
 /// waits for the whole slot before it. Groups are the unions of the reference rules' groups and
 /// the batches; batches whose union would make operations wait for each other in a circle stay
-/// separate.
+/// separate, all of a circle's alike.
 ///
-/// Gathers and scatters of a stage that overlap its compute keep the reference rules. Where there
-/// is more than one replica and no step contradicts it, an [`OpKind::Barrier`] on the last stage
+/// Sends, receives, gathers or scatters of a stage that overlap its compute keep the reference
+/// rules: they evidently do not block. Where there is more than one replica and no step contradicts it, an [`OpKind::Barrier`] on the last stage
 /// holds what follows the last backward until the slowest replica gets there.
 ///
 /// # Errors
@@ -52,7 +60,9 @@ pub fn build_program_order(table: &OpTable) -> Result<StepGraph, GraphError> {
     loop {
         match program.build(&apart) {
             Err(GraphError::Cycle { ops }) => {
-                if !separate(&program.batches, &step, &ops, &mut apart) {
+                let find = |op: &Op| program.builder.find(op.kind, op.seq, op.stage);
+                let circle: Vec<OpId> = ops.iter().filter_map(find).collect();
+                if !separate(&program, &circle, &mut apart) {
                     return Err(GraphError::Cycle { ops });
                 }
             }
@@ -61,16 +71,26 @@ pub fn build_program_order(table: &OpTable) -> Result<StepGraph, GraphError> {
     }
 }
 
-/// Marks the first still united batch on the circle as separate; false if there is none.
-fn separate(batches: &[Slot], step: &TraceStep, circle: &[Op], apart: &mut [bool]) -> bool {
-    let on_circle = |slot: &Slot| slot.iter().any(|&id| circle.contains(&step.get(id).op));
-    for (slot, apart) in batches.iter().zip(apart) {
-        if !*apart && on_circle(slot) {
-            *apart = true;
-            return true;
-        }
+/// Marks as separate the still united batches on the circle, or if there are none, those in a
+/// group on the circle; false if there are none either.
+fn separate(program: &Program<'_>, circle: &[OpId], apart: &mut [bool]) -> bool {
+    let mut sets = program.united(apart);
+    let roots: Vec<usize> =
+        circle.iter().filter_map(|&id| program.group(id)).map(|g| sets.root(g)).collect();
+    let united: Vec<usize> = (0..apart.len()).filter(|&i| !apart[i]).collect();
+    let slot = |i: usize| program.batches[i].iter();
+    let mut chosen: Vec<usize> =
+        united.iter().copied().filter(|&i| slot(i).any(|id| circle.contains(id))).collect();
+    if chosen.is_empty() {
+        let mut in_groups = |i: usize| {
+            slot(i).filter_map(|&id| program.group(id)).any(|g| roots.contains(&sets.root(g)))
+        };
+        chosen = united.into_iter().filter(|&i| in_groups(i)).collect();
     }
-    false
+    for &i in &chosen {
+        apart[i] = true;
+    }
+    !chosen.is_empty()
 }
 
 /// Everything but which batches are united.
@@ -91,13 +111,12 @@ impl<'a> Program<'a> {
         observed: &Observed,
     ) -> Result<Program<'a>, GraphError> {
         let mut builder = step.builder();
+        let matching = match_p2p(step)?;
         let mut batches = Vec::new();
         for stage in 0..step.stages {
             let computes = step.computes(stage)?;
             let beside = overlapping(step, stage, &computes);
-            if !beside.is_empty() && step.sharded {
-                gather_and_scatter(step, stage, &computes, &mut builder);
-            }
+            run_beside(step, stage, &beside, &computes, &matching, &mut builder);
             let sequence = sequence(step, stage, &beside);
             let slots = slots(step, observed, &sequence);
             for pair in slots.windows(2) {
@@ -108,7 +127,9 @@ impl<'a> Program<'a> {
                 }
             }
             hang_gc(step, stage, &sequence, &mut builder);
-            join_scatters(step, &beside, &sequence, &mut builder);
+            if beside.contains(&OpKind::GradsReduceScatter) {
+                join_scatters(step, stage, &sequence, &mut builder);
+            }
             batches.extend(slots.into_iter().filter(|slot| slot.len() > 1));
         }
         let barrier = barrier(step, observed, &mut builder)?;
@@ -117,19 +138,27 @@ impl<'a> Program<'a> {
         Ok(Program { builder, groups: reference.groups(), group_of, batches, barrier })
     }
 
-    /// The graph with all batches united that are not `apart`.
-    fn build(&self, apart: &[bool]) -> Result<StepGraph, GraphError> {
-        let mut builder = self.builder.clone();
+    /// The reference group of an operation.
+    fn group(&self, id: OpId) -> Option<usize> {
+        Some(self.group_of.get(id.0 as usize).copied()??.0 as usize)
+    }
+
+    /// Reference groups, united by the batches that are not `apart`.
+    fn united(&self, apart: &[bool]) -> DisjointSets {
         let mut sets = DisjointSets::new(self.groups.len());
         for (batch, _) in self.batches.iter().zip(apart).filter(|&(_, apart)| !apart) {
-            let groups: Vec<usize> = batch
-                .iter()
-                .filter_map(|id| Some(self.group_of[id.0 as usize]?.0 as usize))
-                .collect();
+            let groups: Vec<usize> = batch.iter().filter_map(|&id| self.group(id)).collect();
             for pair in groups.windows(2) {
                 sets.unite(pair[0], pair[1]);
             }
         }
+        sets
+    }
+
+    /// The graph with all batches united that are not `apart`.
+    fn build(&self, apart: &[bool]) -> Result<StepGraph, GraphError> {
+        let mut builder = self.builder.clone();
+        let mut sets = self.united(apart);
         let mut united: BTreeMap<usize, Vec<OpId>> = BTreeMap::new();
         for (i, group) in self.groups.iter().enumerate() {
             united.entry(sets.root(i)).or_default().extend(&group.members);
@@ -144,22 +173,59 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Data-parallel operations of the stage, all of a kind, if one of that kind overlaps compute.
-fn overlapping(step: &TraceStep, stage: u16, computes: &[OpId]) -> Vec<OpId> {
-    let overlaps = |a: OpId, b: OpId| {
-        let (a, b) = (step.get(a), step.get(b));
-        a.start_s.max(b.start_s) + BATCH_S < a.end_s.min(b.end_s)
+/// Of the kinds that can, those that run beside the stage's compute.
+fn overlapping(step: &TraceStep, stage: u16, computes: &[OpId]) -> Vec<OpKind> {
+    let span = |id: OpId| {
+        let op = step.get(id);
+        (op.start_s + BATCH_S < op.end_s).then_some((op.start_s, op.end_s))
     };
-    let all = step.in_order(stage, &DATA_PARALLEL);
-    if all.iter().any(|&op| computes.iter().any(|&c| overlaps(op, c))) { all } else { Vec::new() }
+    // Starts ascend; with each the latest end so far.
+    let mut busy: Vec<(f64, f64)> = computes.iter().filter_map(|&c| span(c)).collect();
+    for i in 1..busy.len() {
+        busy[i].1 = busy[i].1.max(busy[i - 1].1);
+    }
+    let overlaps = |(start, end): (f64, f64)| {
+        let started = busy.partition_point(|&(s, _)| s + BATCH_S < end);
+        started > 0 && start + BATCH_S < busy[started - 1].1
+    };
+    let beside =
+        |kind: OpKind| step.of_kind(stage, kind).into_iter().filter_map(span).any(overlaps);
+    STREAMS.into_iter().filter(|&kind| beside(kind)).collect()
 }
 
-/// The stage's operations in program order, without `gc` and those that run beside.
-fn sequence(step: &TraceStep, stage: u16, beside: &[OpId]) -> Vec<OpId> {
-    let kinds: Vec<OpKind> =
-        OpKind::RECORDED.into_iter().filter(|&kind| kind != OpKind::Gc).collect();
+/// The reference rules for the kinds that run beside compute.
+fn run_beside(
+    step: &TraceStep,
+    stage: u16,
+    beside: &[OpKind],
+    computes: &[OpId],
+    matching: &Matching,
+    builder: &mut StepGraphBuilder,
+) {
+    for &kind in beside {
+        chain(builder, &step.in_order(stage, &[kind]));
+        match kind {
+            OpKind::ParamsAllGather => gather_deps(step, stage, computes, builder),
+            OpKind::GradsReduceScatter => scatter_deps(step, stage, computes, builder),
+            _ => {
+                let of_kind = |id: OpId| {
+                    let op = &step.get(id).op;
+                    op.kind == kind && op.stage == stage
+                };
+                p2p_deps(step, matching, builder, of_kind);
+                first_backward(step, stage, computes, builder, of_kind);
+            }
+        }
+    }
+}
+
+/// The stage's operations in program order, without `gc` and the kinds that run beside.
+fn sequence(step: &TraceStep, stage: u16, beside: &[OpKind]) -> Vec<OpId> {
+    let kinds: Vec<OpKind> = OpKind::RECORDED
+        .into_iter()
+        .filter(|kind| *kind != OpKind::Gc && !beside.contains(kind))
+        .collect();
     let mut ops = step.in_order(stage, &kinds);
-    ops.retain(|op| !beside.contains(op));
     // Stable: ties keep (sequence number, name).
     ops.sort_by(|&a, &b| {
         let (a, b) = (step.get(a), step.get(b));
@@ -227,16 +293,13 @@ fn hang_gc(step: &TraceStep, stage: u16, sequence: &[OpId], builder: &mut StepGr
 }
 
 /// What follows the last backward waits for scatters that ran beside it.
-fn join_scatters(
-    step: &TraceStep,
-    beside: &[OpId],
-    sequence: &[OpId],
-    builder: &mut StepGraphBuilder,
-) {
-    let is_scatter = |id: OpId| step.get(id).op.kind == OpKind::GradsReduceScatter;
-    let Some(&scatter) = beside.iter().rev().find(|&&op| is_scatter(op)) else { return };
-    let Some((_, next)) = after_last_backward(step, sequence) else { return };
-    builder.dep(scatter, next);
+fn join_scatters(step: &TraceStep, stage: u16, sequence: &[OpId], builder: &mut StepGraphBuilder) {
+    let scatters = step.in_order(stage, &[OpKind::GradsReduceScatter]);
+    if let (Some(&scatter), Some((_, next))) =
+        (scatters.last(), after_last_backward(step, sequence))
+    {
+        builder.dep(scatter, next);
+    }
 }
 
 /// The last backward of a sequence, and the first operation after it that is not a send or

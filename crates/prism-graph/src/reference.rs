@@ -24,21 +24,26 @@ const SINGLE_SYNCED: [OpKind; 3] =
 /// occurs twice, or operations wait for each other in a circle.
 pub fn build_reference(table: &OpTable) -> Result<StepGraph, GraphError> {
     let step = TraceStep::from_table(table)?;
+    let computes = (0..step.stages).map(|s| step.computes(s)).collect::<Result<Vec<_>, _>>()?;
     let matching = match_p2p(&step)?;
     let mut builder = step.builder();
-    for stage in 0..step.stages {
-        let computes = step.computes(stage)?;
+    for (stage, computes) in (0..step.stages).zip(computes) {
         chain(&mut builder, &computes);
         for kind in P2P {
             chain(&mut builder, &step.in_order(stage, &[kind]));
         }
-        first_backward(&step, stage, &computes, &mut builder);
+        first_backward(&step, stage, &computes, &mut builder, |_| true);
         if step.sharded {
-            gather_and_scatter(&step, stage, &computes, &mut builder);
+            let kinds = [OpKind::ParamsAllGather, OpKind::GradsReduceScatter];
+            chain(&mut builder, &step.in_order(stage, &kinds));
+            gather_deps(&step, stage, &computes, &mut builder);
+            if step.overlap {
+                scatter_deps(&step, stage, &computes, &mut builder);
+            }
         }
         tail(&step, stage, &computes, &mut builder);
     }
-    p2p_deps(&step, &matching, &mut builder);
+    p2p_deps(&step, &matching, &mut builder, |_| true);
     groups(&step, &matching, &mut builder);
     builder.build()
 }
@@ -50,9 +55,15 @@ pub(crate) fn chain(builder: &mut StepGraphBuilder, ops: &[OpId]) {
     }
 }
 
-/// Rule 3: `compute_k -> send_k`, `recv_k -> compute_k`, `compute_{k-1} -> recv_k`.
-fn p2p_deps(step: &TraceStep, matching: &Matching, builder: &mut StepGraphBuilder) {
-    for &(op, compute) in &matching.computes {
+/// Rule 3 for the operations that `select` takes: `compute_k -> send_k`, `recv_k -> compute_k`,
+/// `compute_{k-1} -> recv_k`.
+pub(crate) fn p2p_deps(
+    step: &TraceStep,
+    matching: &Matching,
+    builder: &mut StepGraphBuilder,
+    select: impl Fn(OpId) -> bool,
+) {
+    for &(op, compute) in matching.computes.iter().filter(|&&(op, _)| select(op)) {
         if step.get(op).op.kind.is_send() {
             builder.dep(compute, op);
             continue;
@@ -67,26 +78,31 @@ fn p2p_deps(step: &TraceStep, matching: &Matching, builder: &mut StepGraphBuilde
     }
 }
 
-/// Rule 4: the first backward send and receive are launched one compute ahead.
-fn first_backward(step: &TraceStep, stage: u16, computes: &[OpId], builder: &mut StepGraphBuilder) {
+/// Rule 4 for the operations that `select` takes: the first backward send and receive are
+/// launched one compute ahead.
+pub(crate) fn first_backward(
+    step: &TraceStep,
+    stage: u16,
+    computes: &[OpId],
+    builder: &mut StepGraphBuilder,
+    select: impl Fn(OpId) -> bool,
+) {
     let first = computes.iter().position(|&c| step.get(c).op.kind == OpKind::BackwardCompute);
     let Some(before) = first.and_then(|f| f.checked_sub(2)) else { return };
     for kind in [OpKind::BackwardRecv, OpKind::BackwardSend] {
-        if let Some(op) = builder.find(kind, 0, stage) {
+        if let Some(op) = builder.find(kind, 0, stage).filter(|&op| select(op)) {
             builder.dep(computes[before], op);
         }
     }
 }
 
-/// Rule 5, and of rule 6 what overlapped reduction adds.
-pub(crate) fn gather_and_scatter(
+/// Of rule 5: the first forward of a chunk waits for its gather, the last of several.
+pub(crate) fn gather_deps(
     step: &TraceStep,
     stage: u16,
     computes: &[OpId],
     builder: &mut StepGraphBuilder,
 ) {
-    let kinds = [OpKind::ParamsAllGather, OpKind::GradsReduceScatter];
-    chain(builder, &step.in_order(stage, &kinds));
     let gathers = step.of_kind(stage, OpKind::ParamsAllGather);
     for gather in one_per_chunk(step, gathers.iter().rev()) {
         let users = computes.iter().filter(|&&c| serves(step, gather, c, OpKind::ForwardCompute));
@@ -95,14 +111,21 @@ pub(crate) fn gather_and_scatter(
             builder.dep(gather, first);
         }
     }
-    if step.overlap {
-        let scatters = step.of_kind(stage, OpKind::GradsReduceScatter);
-        for scatter in one_per_chunk(step, scatters.iter()) {
-            let makers =
-                computes.iter().filter(|&&c| serves(step, scatter, c, OpKind::BackwardCompute));
-            if let Some(last) = latest_end(step, makers) {
-                builder.dep(last, scatter);
-            }
+}
+
+/// Of rule 6, overlapped: a chunk's first scatter waits for its last backward.
+pub(crate) fn scatter_deps(
+    step: &TraceStep,
+    stage: u16,
+    computes: &[OpId],
+    builder: &mut StepGraphBuilder,
+) {
+    let scatters = step.of_kind(stage, OpKind::GradsReduceScatter);
+    for scatter in one_per_chunk(step, scatters.iter()) {
+        let makers =
+            computes.iter().filter(|&&c| serves(step, scatter, c, OpKind::BackwardCompute));
+        if let Some(last) = latest_end(step, makers) {
+            builder.dep(last, scatter);
         }
     }
 }

@@ -70,6 +70,6 @@ pub use law::{
     Constant, Distribution, Empirical, Family, Gamma, Law, LogNormal, Normal, RawLaw,
     ShiftedLogNormal, StudentT,
 };
-pub use quantile_table::QuantileTable;
 pub use quantile::{ecdf, quantile_type7};
+pub use quantile_table::QuantileTable;
 pub use stream::stream;

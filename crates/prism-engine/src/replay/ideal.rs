@@ -63,8 +63,8 @@ pub fn replace(
     other: &[f64],
     select: impl Fn(&Op, usize, u32) -> bool,
 ) -> Result<Vec<f64>, GraphError> {
-    let samples = steps * graph.replicas() as usize;
-    let expected = graph.ops().len() * samples;
+    let samples = steps.saturating_mul(graph.replicas() as usize);
+    let expected = graph.ops().len().saturating_mul(samples);
     for (what, values) in [("base", base), ("other", other)] {
         if values.len() != expected {
             return Err(GraphError::Shape { what, got: values.len(), expected });
