@@ -230,7 +230,9 @@ impl<'a> Lowering<'a> {
                     let pool = lane.iter().map(|v| v.exp()).collect();
                     self.step_pools.push(self.program.pool(pool));
                 }
-                self.add_microbatch_pools(c);
+                if self.microbatch_rows() > 0 {
+                    self.add_microbatch_pools(c);
+                }
             }
             for transfer in &self.model.transfers {
                 self.transfer_pools.push(self.program.pool(transfer.rows_s.clone()));
@@ -325,8 +327,9 @@ impl<'a> Lowering<'a> {
             let scale = self.scale(c, row);
             self.now.scale.push(scale);
         }
-        if self.options.draws == Draws::Empirical && self.model.compute.microbatch_shared {
-            let rows = self.microbatch_rows();
+        let rows = self.microbatch_rows();
+        let shared = self.model.compute.microbatch_shared && rows > 0;
+        if self.options.draws == Draws::Empirical && shared {
             for m in 0..self.model.microbatches {
                 let key = key("microbatch").with(u64::from(m));
                 let index = self.program.index(rows, key, Scope::PerReplica);
