@@ -62,7 +62,7 @@ fn shape(group_name: &'static str) -> impl Strategy<Value = Shape> {
     )
 }
 
-/// SplitMix64: enough to scatter times and ids.
+/// `SplitMix64`: enough to scatter times and ids.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut z = *state;
