@@ -136,7 +136,7 @@ fn ideals_are_means_of_computes_and_medians_of_transfers() {
         let expected = if averaged.contains(&kind) {
             drawn.iter().sum::<f64>() / n as f64
         } else {
-            (drawn[(n - 1) / 2] + drawn[n / 2]) / 2.0
+            f64::midpoint(drawn[(n - 1) / 2], drawn[n / 2])
         };
         assert_close(&[got], &[expected]);
     }
