@@ -172,7 +172,7 @@ fn candidates(values: &[f64], families: &[Family]) -> Result<Vec<Candidate>> {
 /// (Stephens, J. Am. Stat. Assoc. 69, 1974) has nearly one law for all n; its 99 % points were simulated
 /// with this crate's fits (10,000 samples each of 12 to 100 values, 3,000 of 500): 1.04 to 1.08 for two
 /// parameters (gamma of shape 0.5: 1.14), 0.92 to 1.04 for the shifted log-normal, 0.81 to 0.92 for
-/// Student's t. The middle of each is used, so the true level is 0.5 to 2 %.
+/// Student's t. The middle of each is used, so the true level is 0.3 to 2 %.
 pub fn rejected_by_ks(law: &Law, n: usize, ks: f64) -> bool {
     let critical = match law {
         Law::ShiftedLogNormal(_) => 0.98,
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_level_of_the_fitted_test_is_near_one_percent() {
-        // 1,000 repetitions at 1 %: the count has a s.d. of 3.1; the stated level is 0.5 to 2 %.
+        // 1,000 repetitions at 1 %: the count has a s.d. of 3.1; the stated level is 0.3 to 2 %.
         for (family, truth) in [
             (Family::Normal, Law::normal(5.0, 1.0).unwrap()),
             (Family::Gamma, Law::gamma(4.0, 1.0).unwrap()),

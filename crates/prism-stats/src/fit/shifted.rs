@@ -27,7 +27,7 @@ pub(super) fn fit(values: &[f64]) -> Result<Law> {
         log_sd.ln() + log_mean
     };
     let bounds = (log_range + SEARCH.0, log_range + SEARCH.1);
-    let u = minimise(cost, bounds, 101, "Brent's method for the shift")?
+    let u = minimise(cost, bounds, 51, "Brent's method for the shift")?
         .ok_or(StatsError::NoMaximum { family, n })?;
     let (log_mean, log_sd) = log_moments(&above, u);
     Law::shifted_log_normal(low - u.exp(), log_mean, log_sd)
