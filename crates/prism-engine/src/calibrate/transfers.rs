@@ -174,11 +174,12 @@ fn congestion(deviations: &[Vec<f64>], alpha: f64) -> (Effect, Vec<f32>) {
         let reason = "fewer than three steps with point-to-point transfers".to_owned();
         return (Effect { kind, sd_log: 0.0, test: None, kept: false, reason }, Vec::new());
     }
-    let within =
-        steps.iter().map(|d| d.iter().map(|v| (v - mean(d)).powi(2)).sum::<f64>()).sum::<f64>()
-            / (n - t);
+    let means: Vec<f64> = steps.iter().map(|d| mean(d)).collect();
+    let squares = |(d, m): (&&Vec<f64>, &f64)| d.iter().map(|v| (v - m).powi(2)).sum::<f64>();
+    let within = steps.iter().zip(&means).map(squares).sum::<f64>() / (n - t);
     let per_step = n / t;
-    let between = steps.iter().map(|d| d.len() as f64 * mean(d).powi(2)).sum::<f64>() / (t - 1.0);
+    let weighted = steps.iter().zip(&means).map(|(d, m)| d.len() as f64 * m * m);
+    let between = weighted.sum::<f64>() / (t - 1.0);
     let statistic = if within > 0.0 { between / within } else { 0.0 };
     let per = [(statistic, (between - within) / per_step)];
     let (yes, no) = ("transfers of a step are slow together", "transfers do not move by the step");
