@@ -133,12 +133,22 @@ pub(crate) trait Simd: Copy {
     unsafe fn partner(word: Self::U) -> Self::U;
 
     unsafe fn table(table: &PreparedTable) -> Self::Table;
+    /// Whether words are drawn for a whole block before any is looked up. It pays where a look-up
+    /// branches often on its words: the branch is then resolved before the work behind it has begun.
+    const AHEAD: bool;
+    /// Whether any word may need more than the quick look-up.
+    unsafe fn is_rare<const SCALED: bool>(word: Self::U) -> bool;
     /// [`QuantileTable::value`](prism_stats::QuantileTable::value) of a word. `SCALED` must be set if
-    /// the table is scaled.
-    unsafe fn quantile<const SCALED: bool>(table: &Self::Table, word: Self::U) -> Self::F;
+    /// the table is scaled, and `rare` if the word is.
+    unsafe fn quantile<const SCALED: bool>(
+        table: &Self::Table,
+        word: Self::U,
+        rare: bool,
+    ) -> Self::F;
     /// The values of a word and of its partner.
     unsafe fn quantile_pair<const SCALED: bool>(
         table: &Self::Table,
         word: Self::U,
+        rare: bool,
     ) -> (Self::F, Self::F);
 }
