@@ -313,7 +313,7 @@ unsafe fn load_block<S: Simd>(c: &Ctx<'_>, i: &Ins) {
 unsafe fn fold<S: Simd>(c: &Ctx<'_>, i: &Ins, f: impl Fn(S::F, S::F) -> S::F) {
     unsafe {
         let (from, out) = (c.slot(i.a), c.slot(i.out + c.replica / i.aux));
-        if c.replica % i.aux == 0 {
+        if c.replica.is_multiple_of(i.aux) {
             std::ptr::copy_nonoverlapping(from, out, c.width);
             return;
         }

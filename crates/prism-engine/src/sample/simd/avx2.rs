@@ -4,6 +4,7 @@
 //! exponent name one of the top eight octaves of a side. All eight lanes of a vector are in those
 //! octaves 97 % of the time; the rest is gathered from the full table.
 
+#[allow(clippy::wildcard_imports)]
 use std::arch::x86_64::*;
 use std::hint::cold_path;
 
@@ -189,8 +190,8 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn hash(x: __m256i, k1: __m256i) -> __m256i {
         unsafe {
-            let x = times(xor_shift::<{ SHIFTS[0] as i32 }>(x), MULTIPLIERS[0]);
-            let x = _mm256_xor_si256(xor_shift::<{ SHIFTS[1] as i32 }>(x), k1);
+            let x = _mm256_xor_si256(xor_shift::<{ SHIFTS[0] as i32 }>(x), k1);
+            let x = xor_shift::<{ SHIFTS[1] as i32 }>(times(x, MULTIPLIERS[0]));
             let x = xor_shift::<{ SHIFTS[2] as i32 }>(times(x, MULTIPLIERS[1]));
             xor_shift::<{ SHIFTS[3] as i32 }>(times(x, MULTIPLIERS[2]))
         }

@@ -4,6 +4,7 @@
 //! for the top sixteen octaves of both sides; a lane is outside them once in 65,536 draws, and then
 //! the full table is used. An antithetic pair needs both sides anyway and always uses the full one.
 
+#[allow(clippy::wildcard_imports)]
 use std::arch::x86_64::*;
 use std::hint::cold_path;
 
@@ -176,8 +177,8 @@ impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn hash(x: __m512i, k1: __m512i) -> __m512i {
         unsafe {
-            let x = times(xor_shift::<{ SHIFTS[0] }>(x), MULTIPLIERS[0]);
-            let x = _mm512_xor_si512(xor_shift::<{ SHIFTS[1] }>(x), k1);
+            let x = _mm512_xor_si512(xor_shift::<{ SHIFTS[0] }>(x), k1);
+            let x = xor_shift::<{ SHIFTS[1] }>(times(x, MULTIPLIERS[0]));
             let x = xor_shift::<{ SHIFTS[2] }>(times(x, MULTIPLIERS[1]));
             xor_shift::<{ SHIFTS[3] }>(times(x, MULTIPLIERS[2]))
         }

@@ -155,8 +155,8 @@ impl<const N: usize> Simd for Portable<N> {
     #[inline(always)]
     unsafe fn hash(x: [u32; N], k1: [u32; N]) -> [u32; N] {
         zip(x, k1, |x, k1| {
-            let x = (x ^ (x >> SHIFTS[0])).wrapping_mul(MULTIPLIERS[0]);
-            let x = (x ^ (x >> SHIFTS[1]) ^ k1).wrapping_mul(MULTIPLIERS[1]);
+            let x = (x ^ (x >> SHIFTS[0]) ^ k1).wrapping_mul(MULTIPLIERS[0]);
+            let x = (x ^ (x >> SHIFTS[1])).wrapping_mul(MULTIPLIERS[1]);
             let x = (x ^ (x >> SHIFTS[2])).wrapping_mul(MULTIPLIERS[2]);
             x ^ (x >> SHIFTS[3])
         })
