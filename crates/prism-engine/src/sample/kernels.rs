@@ -459,6 +459,8 @@ macro_rules! kernels_for {
 kernels_for!(portable, crate::sample::simd::Portable<8>);
 #[cfg(test)]
 kernels_for!(portable16, crate::sample::simd::Portable<16>);
+#[cfg(test)]
+kernels_for!(modelled512, crate::sample::simd::Modelled512);
 #[cfg(target_arch = "x86_64")]
 kernels_for!(avx2, crate::sample::simd::Avx2, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
@@ -478,8 +480,9 @@ pub(crate) fn for_isa(isa: Isa, antithetic: bool) -> Kernels {
     }
 }
 
-/// The portable code at 16 lanes: the logic of the widest instruction set on any processor.
+/// The portable code at 16 lanes, and the AVX-512 code over a scalar model of its instructions: the
+/// logic of the widest instruction set on any processor.
 #[cfg(test)]
-pub(crate) fn portable16(antithetic: bool) -> Kernels {
-    portable16::kernels(antithetic)
+pub(crate) fn stand_ins(antithetic: bool) -> [Kernels; 2] {
+    [portable16::kernels(antithetic), modelled512::kernels(antithetic)]
 }

@@ -4,13 +4,13 @@
 //! for the top sixteen octaves of both sides; a lane is outside them once in 65,536 draws, and then
 //! the full table is used. An antithetic pair needs both sides anyway and always uses the full one.
 
-#[allow(clippy::wildcard_imports)]
-use std::arch::x86_64::*;
 use std::hint::cold_path;
 
 use prism_stats::counter::{MULTIPLIERS, SHIFTS};
 
 use super::Simd;
+#[allow(clippy::wildcard_imports)]
+use super::arch512::*;
 use super::table::PreparedTable;
 
 #[derive(Clone, Copy)]

@@ -14,12 +14,21 @@ mod table;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+/// The intrinsics that the AVX-512 code uses.
+#[cfg(target_arch = "x86_64")]
+mod arch512 {
+    pub(super) use std::arch::x86_64::*;
+}
+#[cfg(test)]
+mod modelled;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512;
 pub(crate) use fma::fma;
+#[cfg(test)]
+pub(crate) use modelled::Avx512 as Modelled512;
 pub(crate) use portable::Portable;
 pub(crate) use table::PreparedTable;
 
@@ -152,3 +161,6 @@ pub(crate) trait Simd: Copy {
         rare: bool,
     ) -> (Self::F, Self::F);
 }
+
+#[cfg(test)]
+mod tests;
