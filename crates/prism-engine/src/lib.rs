@@ -7,9 +7,11 @@
 //! | [`sample`] | a program of draws, sums and maxima | samples, bit-identical on any machine |
 //! | [`profile`] | a calibrated job | a file, and back |
 //! | [`predict`] | a graph and a duration model | the distribution of step time, with intervals |
+//! | [`validate`] | a replayed trace | predictions against steps they have not seen |
 
 pub mod calibrate;
 pub mod predict;
 pub mod profile;
 pub mod replay;
 pub mod sample;
+pub mod validate;
