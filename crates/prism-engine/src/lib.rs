@@ -6,6 +6,7 @@
 //! | [`calibrate`] | a replayed trace | a duration model: tested effects, observed vectors, laws |
 //! | [`sample`] | a program of draws, sums and maxima | samples, bit-identical on any machine |
 //! | [`profile`] | a calibrated job | a file, and back |
+//! | [`synth`] | a known truth, or a profile | a trace |
 //! | [`predict`] | a graph and a duration model | the distribution of step time, with intervals |
 //! | [`validate`] | a replayed trace | predictions against steps they have not seen |
 
@@ -14,4 +15,5 @@ pub mod predict;
 pub mod profile;
 pub mod replay;
 pub mod sample;
+pub mod synth;
 pub mod validate;
