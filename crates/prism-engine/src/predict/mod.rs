@@ -11,13 +11,13 @@ use prism_model::DurationModel;
 
 pub use bootstrap::{Bootstrap, ResampleUnit, bootstrap, resample_units};
 pub use error::PredictError;
-pub(crate) use lower::{entity, wait_name};
+pub(crate) use lower::entity;
 pub use lower::{Draws, LowerOptions, Probes, lower};
 pub use summary::{
     Bounds, Estimate, Histogram, PredictReport, QuantileEstimate, SlowdownEstimate, StepGuarantee,
     guarantee,
 };
-pub(crate) use walk::{Durations, walk};
+pub(crate) use walk::{Durations, wait_name, walk};
 
 use crate::sample::{Isa, RunOptions};
 

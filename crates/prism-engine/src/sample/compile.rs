@@ -82,6 +82,7 @@ impl<'a> Encoder<'a> {
             scalar_sources: Vec::new(),
             scalars: Vec::new(),
             gathers: Vec::new(),
+            gather_nodes: Vec::new(),
             offsets: Vec::new(),
             maps: Vec::new(),
             laws: Vec::new(),
@@ -94,6 +95,7 @@ impl<'a> Encoder<'a> {
                     per_replica: per_replica(id),
                 })
                 .collect(),
+            output_nodes: program.outputs.iter().map(|o| o.1).collect(),
             nodes: program.nodes.clone(),
             made_constants: low.made_constants.clone(),
         };
@@ -236,6 +238,7 @@ impl<'a> Encoder<'a> {
                 };
                 let spec = GatherSpec { pool: *pool, stride: *stride, offset: first | flag };
                 self.tape.gathers.push(spec);
+                self.tape.gather_nodes.push(node);
                 (op::GATHER, self.tape.gathers.len() as u32 - 1, self.operand(index))
             }
             // A source is what lowering found there.

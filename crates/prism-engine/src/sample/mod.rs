@@ -33,6 +33,7 @@ mod error;
 mod kernels;
 mod lower;
 mod program;
+mod rebind;
 #[allow(unsafe_code)]
 mod run;
 mod schedule;
