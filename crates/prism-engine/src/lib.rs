@@ -7,7 +7,9 @@
 //! | [`iid`] | a replayed trace | the baseline: every operation drawn independently, as published |
 //! | [`sample`] | a program of draws, sums and maxima | samples, bit-identical on any machine |
 //! | [`profile`] | a calibrated job | a file, and back |
+//! | [`synth`] | a known truth, or a profile | a trace |
 //! | [`predict`] | a graph and a duration model | the distribution of step time, with intervals |
+//! | [`validate`] | a replayed trace | predictions against steps they have not seen |
 
 pub mod calibrate;
 pub mod iid;
@@ -15,3 +17,5 @@ pub mod predict;
 pub mod profile;
 pub mod replay;
 pub mod sample;
+pub mod synth;
+pub mod validate;

@@ -24,6 +24,7 @@ use prism_model::DurationModel;
 pub use compute::Kept;
 pub use error::CalibrateError;
 pub use implied::with_dependencies;
+pub(crate) use resample::check_model;
 pub use resample::{rebuild, resampled};
 
 use crate::replay::{Replayed, simulate};

@@ -11,7 +11,7 @@ use super::{CalibrateError, Kept};
 /// # Errors
 /// [`CalibrateError::Inconsistent`] if array lengths do not fit the model's plan.
 pub fn rebuild(model: &mut DurationModel) -> Result<(), CalibrateError> {
-    check(model)?;
+    check_model(model)?;
     let rows: Vec<usize> = (0..model.steps.len()).collect();
     let kept = Kept::of(&model.effects);
     let (fresh, _) = compute_model(Cube::of_model(model, &rows), &model.windows, 0.5, Some(kept));
@@ -70,7 +70,7 @@ pub fn resampled(model: &DurationModel, rows: &[usize], windows: &[u32]) -> Dura
 }
 
 /// Checks that the arrays of a stored model have the lengths its plan implies.
-fn check(model: &DurationModel) -> Result<(), CalibrateError> {
+pub(crate) fn check_model(model: &DurationModel) -> Result<(), CalibrateError> {
     let (steps, replicas) = (model.steps.len(), model.replicas as usize);
     let (n, m) = (model.compute.signatures.len(), model.microbatches as usize);
     let mut wrong = Vec::new();

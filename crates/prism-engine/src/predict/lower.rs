@@ -446,16 +446,27 @@ impl<'a> Lowering<'a> {
             .with(u64::from(first.seq));
         match self.options.draws {
             Draws::Empirical => {
-                let rows = (transfer.rows_s.len() / width) as u32;
+                let replicas = self.replicas();
+                let axes = (
+                    if transfer.by_instance { transfer.ops.len() / width } else { 1 },
+                    if transfer.by_replica { replicas } else { 1 },
+                );
+                let rows = transfer.rows_s.len() / width / (axes.0 * axes.1);
                 let row = match self.now.transfer_row[model][instance] {
                     Some(row) => row,
                     None => {
-                        let row = self.program.index(rows, key, Scope::PerReplica);
+                        let row = self.program.index(rows as u32, key, Scope::PerReplica);
                         self.now.transfer_row[model][instance] = Some(row);
                         row
                     }
                 };
-                let offset = Offset::Fixed(member as u32);
+                let own = if transfer.by_instance { instance } else { 0 };
+                let at = |r: usize| ((own * axes.1 + r) * rows * width + member) as u32;
+                let offset = if transfer.by_replica {
+                    Offset::PerReplica((0..replicas).map(at).collect())
+                } else {
+                    Offset::Fixed(at(0))
+                };
                 self.program.gather(self.transfer_pools[model], row, width as u32, offset)
             }
             Draws::Parametric => {

@@ -11,7 +11,7 @@ use prism_model::DurationModel;
 
 pub use bootstrap::{Bootstrap, ResampleUnit, bootstrap, resample_units};
 pub use error::PredictError;
-pub(crate) use lower::entity;
+pub(crate) use lower::{entity, wait_name};
 pub use lower::{Draws, LowerOptions, Probes, lower};
 pub use summary::{
     Bounds, Estimate, Histogram, PredictReport, QuantileEstimate, SlowdownEstimate, StepGuarantee,
