@@ -11,7 +11,7 @@ use prism_io::{ReadOptions, read_op_table};
 
 /// The straggler trace AR: 4 replicas of 4 stages and 32 microbatches, 2,664 operations a step.
 /// `None`, with a word on standard error, where it is not at hand.
-pub fn programs() -> Option<Vec<(&'static str, Program)>> {
+pub(crate) fn programs() -> Option<Vec<(&'static str, Program)>> {
     let data = std::env::var_os("PRISM_DATA").map_or_else(
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
         PathBuf::from,

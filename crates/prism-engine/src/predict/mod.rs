@@ -3,6 +3,8 @@
 mod bootstrap;
 mod error;
 mod lower;
+mod options;
+mod sources;
 mod summary;
 mod walk;
 
@@ -11,13 +13,14 @@ use prism_model::DurationModel;
 
 pub use bootstrap::{Bootstrap, ResampleUnit, bootstrap, resample_units};
 pub use error::PredictError;
-pub(crate) use lower::{entity, wait_name};
-pub use lower::{Draws, LowerOptions, Probes, lower};
+pub use lower::lower;
+pub use options::{Draws, LowerOptions, Probes};
+pub(crate) use sources::entity;
 pub use summary::{
     Bounds, Estimate, Histogram, PredictReport, QuantileEstimate, SlowdownEstimate, StepGuarantee,
     guarantee,
 };
-pub(crate) use walk::{Durations, walk};
+pub(crate) use walk::{Durations, wait_name, walk};
 
 use crate::sample::{Isa, RunOptions};
 
