@@ -103,7 +103,12 @@ pub struct TransferModel {
     pub members: Vec<Signature>,
     /// Graph operations of each instance, `[instance][member]`.
     pub ops: Vec<u32>,
-    /// Observed transfers, seconds, `[row][member]`, each divided by its step's congestion factor.
+    /// Whether instances (positions in the step) differ: each draws from its own rows.
+    pub by_instance: bool,
+    /// Whether replicas differ: each draws from its own rows.
+    pub by_replica: bool,
+    /// Observed transfers, seconds, `[instance][replica][row][member]`, each divided by its step's
+    /// congestion factor; the first two axes have length 1 where they make no difference.
     pub rows_s: Vec<f32>,
     /// Law of each member's transfer, for parametric draws; none where nothing varies.
     pub laws: Vec<Option<LawChoice>>,

@@ -20,6 +20,8 @@ pub struct Kept {
     pub step: bool,
     /// Step x worker effect.
     pub step_worker: bool,
+    /// Step x worker effect that lasts for a window of steps.
+    pub window: bool,
     /// Microbatch effect.
     pub microbatch: bool,
     /// Different spreads.
@@ -34,6 +36,7 @@ impl Kept {
             worker: has(EffectKind::Worker),
             step: has(EffectKind::Step),
             step_worker: has(EffectKind::StepWorker),
+            window: has(EffectKind::Window),
             microbatch: has(EffectKind::Microbatch),
             worker_spread: has(EffectKind::WorkerSpread),
         }
@@ -57,6 +60,7 @@ pub(super) fn compute_model(
         e.position_effect(alpha),
         e.step_effect(alpha),
         e.step_worker_effect(alpha),
+        e.window_effect(windows, alpha),
         microbatch_effect,
         spread_effect,
     ];
@@ -71,8 +75,11 @@ pub(super) fn compute_model(
     });
     let sd = |kind| effects.iter().find(|e| e.kind == kind).map_or(0.0, |e| e.sd_log);
     let microbatch_sd = if keep.microbatch { sd(EffectKind::Microbatch) } else { 0.0 };
-    let (vectors, _) =
-        step_vectors(&e.levels(), windows, Keep { step: keep.step, step_worker: keep.step_worker });
+    let (vectors, _) = step_vectors(
+        &e.levels(),
+        windows,
+        Keep { step: keep.step, step_worker: keep.step_worker, window: keep.window },
+    );
     let model = ComputeModel {
         signatures: signatures(&e, keep, &loading, &unique, microbatch_sd),
         position_log: if keep.position {
@@ -90,7 +97,11 @@ pub(super) fn compute_model(
         } else {
             Vec::new()
         },
-        step_vectors_log: if keep.step || keep.step_worker { vectors } else { Vec::new() },
+        step_vectors_log: if keep.step || keep.step_worker || keep.window {
+            vectors
+        } else {
+            Vec::new()
+        },
         observations_log_s,
         microbatch_vectors_log: inner_rows(&e, keep, &spread),
         microbatch_shared: keep.microbatch,

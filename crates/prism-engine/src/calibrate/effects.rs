@@ -270,6 +270,44 @@ impl Estimates {
         decide(kind, alpha, &per, df1, df2, yes, no)
     }
 
+    /// Window effect: do workers keep an offset for a whole window of steps, beyond what single steps
+    /// do? One-way analysis over windows of each worker's deviation from the step, all signatures of a
+    /// class together.
+    pub(crate) fn window_effect(&self, windows: &[u32], alpha: f64) -> Effect {
+        let kind = EffectKind::Window;
+        let count = windows.iter().max().map_or(0, |w| *w as usize + 1);
+        let (n, r) = (self.steps() as f64, self.replicas());
+        if count < 2 || self.steps() < 2 * count {
+            return untestable(kind, 0.0, false, "one window, or windows of one step");
+        }
+        let mut per = Vec::new();
+        let mut freedom = (1.0, 1.0);
+        for (_, class) in self.classes() {
+            let centre = self.cell_mean(&class);
+            let steps: Vec<f64> = centre.chunks(r).map(mean).collect();
+            let series = class.iter().flat_map(|&c| (0..r).map(move |i| (c, i)));
+            let (mut between, mut within, mut kept) = (0.0, 0.0, 0.0);
+            for (c, i) in series {
+                let values: Vec<f64> =
+                    (0..self.steps()).map(|t| self.cell[c][t * r + i] - steps[t]).collect();
+                let (b, w) = window_squares(&values, windows, count);
+                between += b;
+                within += w;
+                kept += 1.0;
+            }
+            // Deviations from the step sum to zero over workers: one series less is free.
+            let free = (kept - 1.0f64).max(1.0);
+            freedom = ((count as f64 - 1.0) * free, (n - count as f64) * free);
+            let (between, within) = (between / freedom.0, within / freedom.1);
+            per.push((ratio(between, within), (between - within) * count as f64 / n));
+        }
+        if self.inner.len() * r < 2 {
+            return untestable(kind, 0.0, false, "one worker: part of the step effect");
+        }
+        let (yes, no) = ("workers keep an offset for a window", "windows do not differ by worker");
+        decide(kind, alpha, &per, freedom.0, freedom.1, yes, no)
+    }
+
     /// Covariance of signatures inside a cell, `[c][c]`, and its degrees of freedom.
     pub(crate) fn inner_covariance(&self) -> (Vec<f64>, f64) {
         let n = self.inner.len();
@@ -415,6 +453,20 @@ pub(crate) fn decide(
 
 fn untestable(kind: EffectKind, sd_log: f64, kept: bool, why: &str) -> Effect {
     Effect { kind, sd_log, test: None, kept, reason: why.to_owned() }
+}
+
+/// Sums of squares of a series between and inside windows.
+fn window_squares(values: &[f64], windows: &[u32], count: usize) -> (f64, f64) {
+    let grand = mean(values);
+    let (mut sum, mut size) = (vec![0.0; count], vec![0.0; count]);
+    for (v, &w) in values.iter().zip(windows) {
+        sum[w as usize] += v;
+        size[w as usize] += 1.0;
+    }
+    let centre = |w: usize| if size[w] > 0.0 { sum[w] / size[w] } else { grand };
+    let between = (0..count).map(|w| size[w] * (centre(w) - grand).powi(2)).sum();
+    let within = values.iter().zip(windows).map(|(v, &w)| (v - centre(w as usize)).powi(2)).sum();
+    (between, within)
 }
 
 /// `a / b`; 0 if both vanish (no variation at all), infinite if only the noise does.

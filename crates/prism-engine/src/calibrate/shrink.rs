@@ -55,6 +55,7 @@ pub(crate) struct Shrinkage {
 pub(crate) struct Keep {
     pub(crate) step: bool,
     pub(crate) step_worker: bool,
+    pub(crate) window: bool,
 }
 
 /// Step vectors in log time, `[c][r][t]`.
@@ -70,10 +71,11 @@ pub(crate) fn step_vectors(e: &Levels, windows: &[u32], keep: Keep) -> (Vec<f32>
         let mut total = vec![0.0; steps];
         if keep.step {
             let noise = class_noise / replicas as f64;
-            shrinkage.step.push(shrink(&[step_level.clone()], noise, windows, &mut [&mut total]));
+            let level = [step_level.clone()];
+            shrinkage.step.push(shrink(&level, noise, windows, (true, true), &mut [&mut total]));
         }
         let mut by_replica = vec![vec![0.0; steps]; replicas];
-        if keep.step_worker {
+        if keep.step_worker || keep.window {
             let level: Vec<Vec<f64>> = (0..replicas)
                 .map(|r| {
                     (0..steps).map(|t| replica_level[t * replicas + r] - step_level[t]).collect()
@@ -81,10 +83,16 @@ pub(crate) fn step_vectors(e: &Levels, windows: &[u32], keep: Keep) -> (Vec<f32>
                 .collect();
             let noise = class_noise * (1.0 - 1.0 / replicas as f64);
             let mut out: Vec<&mut Vec<f64>> = by_replica.iter_mut().collect();
-            shrinkage.replica.push(shrink(&level, noise, windows, &mut out));
+            shrinkage.replica.push(shrink(
+                &level,
+                noise,
+                windows,
+                (keep.window, keep.step_worker),
+                &mut out,
+            ));
         }
         let mut by_stage = vec![vec![0.0; steps]; class.len() * replicas];
-        if keep.step_worker && class.len() > 1 {
+        if (keep.step_worker || keep.window) && class.len() > 1 {
             let level: Vec<Vec<f64>> = class
                 .iter()
                 .flat_map(|&c| (0..replicas).map(move |r| (c, r)))
@@ -96,7 +104,9 @@ pub(crate) fn step_vectors(e: &Levels, windows: &[u32], keep: Keep) -> (Vec<f32>
                 .collect();
             let own = class.iter().map(|&c| e.cell_noise[c]).sum::<f64>() / class.len() as f64;
             let mut out: Vec<&mut Vec<f64>> = by_stage.iter_mut().collect();
-            shrinkage.stage.push(shrink(&level, (own - class_noise).max(0.0), windows, &mut out));
+            let noise = (own - class_noise).max(0.0);
+            let kept = (keep.window, keep.step_worker);
+            shrinkage.stage.push(shrink(&level, noise, windows, kept, &mut out));
         }
         for (i, &c) in class.iter().enumerate() {
             for r in 0..replicas {
@@ -112,12 +122,13 @@ pub(crate) fn step_vectors(e: &Levels, windows: &[u32], keep: Keep) -> (Vec<f32>
 
 /// Shrinks series of one level by common factors and writes them to `out`.
 ///
-/// `noise` is the variance that lower levels leave in one value. Returns the factors between and
-/// inside windows.
+/// `noise` is the variance that lower levels leave in one value; `kept` says whether differences
+/// between windows, and inside them, are there. Returns the factors between and inside windows.
 fn shrink(
     level: &[Vec<f64>],
     noise: f64,
     windows: &[u32],
+    kept: (bool, bool),
     out: &mut [&mut Vec<f64>],
 ) -> (f64, f64) {
     let n = windows.len();
@@ -141,8 +152,8 @@ fn shrink(
         .sum::<f64>()
         / inside_freedom
         / series;
-    let factor_inside = if n > count { survive(noise, inside) } else { 0.0 };
-    let factor_between = if count > 1 {
+    let factor_inside = if kept.1 && n > count { survive(noise, inside) } else { 0.0 };
+    let factor_between = if kept.0 && count > 1 {
         let share = 1.0 - 1.0 / count as f64;
         let between = means
             .iter()

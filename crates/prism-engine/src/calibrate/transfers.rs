@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use prism_graph::{OpId, StepGraph};
 use prism_model::{Effect, EffectKind, Signature, TransferModel};
+use prism_stats::htest;
 
 use super::Selection;
 use super::effects::{column_means, decide, mean, variance};
@@ -51,20 +52,45 @@ pub(super) fn transfers(
         log_deviations(shape, split, selection, &mut deviations);
     }
     let (effect, factors) = congestion(&deviations, replicas, alpha);
-    let models = shapes
-        .iter()
-        .map(|shape| {
-            let width = shape.members.len();
-            let rows = shape.instances.len() * steps * selection.replicas.len();
-            let stride = rows.div_ceil(MAX_ROWS).max(1);
-            let mut rows_s = Vec::with_capacity(rows.div_ceil(stride) * width);
+    let models =
+        shapes.iter().map(|shape| model(shape, split, selection, &factors, alpha)).collect();
+    (models, factors, effect)
+}
+
+/// Rows of one shape, apart by instance and replica where those differ.
+fn model(
+    shape: &Shape,
+    split: &Split,
+    selection: &Selection,
+    factors: &[f32],
+    alpha: f64,
+) -> TransferModel {
+    let by_instance = differ(shape, split, selection, alpha, true);
+    let by_replica = differ(shape, split, selection, alpha, false);
+    let (instances, replicas, steps) =
+        (shape.instances.len(), selection.replicas.len(), selection.steps.len());
+    let cells = if by_instance { instances } else { 1 } * if by_replica { replicas } else { 1 };
+    let stride = (instances * replicas * steps / cells).div_ceil(MAX_ROWS).max(1);
+    let mut rows_s = Vec::new();
+    let cell_instances: Vec<Vec<usize>> = if by_instance {
+        (0..instances).map(|i| vec![i]).collect()
+    } else {
+        vec![(0..instances).collect()]
+    };
+    let cell_replicas: Vec<Vec<usize>> = if by_replica {
+        selection.replicas.iter().map(|&r| vec![r]).collect()
+    } else {
+        vec![selection.replicas.clone()]
+    };
+    for own_instances in &cell_instances {
+        for own_replicas in &cell_replicas {
             let mut row = 0;
-            for instance in &shape.instances {
-                for (i, &t) in selection.steps.iter().enumerate() {
-                    for &r in &selection.replicas {
+            for &i in own_instances {
+                for &r in own_replicas {
+                    for (k, &t) in selection.steps.iter().enumerate() {
                         if row % stride == 0 {
-                            let scale = factors.get(i).map_or(1.0, |&f| f64::from(f));
-                            rows_s.extend(instance.iter().map(|&id| {
+                            let scale = factors.get(k).map_or(1.0, |&f| f64::from(f));
+                            rows_s.extend(shape.instances[i].iter().map(|&id| {
                                 (split.work_of(id)[t * selection.all_replicas + r] / scale) as f32
                             }));
                         }
@@ -72,15 +98,49 @@ pub(super) fn transfers(
                     }
                 }
             }
-            TransferModel {
-                members: shape.members.clone(),
-                ops: shape.instances.iter().flatten().map(|id| id.0).collect(),
-                rows_s,
-                laws: Vec::new(),
+        }
+    }
+    TransferModel {
+        members: shape.members.clone(),
+        ops: shape.instances.iter().flatten().map(|id| id.0).collect(),
+        by_instance,
+        by_replica,
+        rows_s,
+        laws: Vec::new(),
+    }
+}
+
+/// Whether instances, or replicas, differ in their mean log transfer: one-way analysis of variance
+/// at level `alpha` over the members (Bonferroni), where the difference also carries at least a tenth
+/// of the variance, so that it is worth the smaller pools.
+fn differ(
+    shape: &Shape,
+    split: &Split,
+    selection: &Selection,
+    alpha: f64,
+    by_instance: bool,
+) -> bool {
+    let groups = if by_instance { shape.instances.len() } else { selection.replicas.len() };
+    if groups < 2 {
+        return false;
+    }
+    (0..shape.members.len()).any(|member| {
+        let mut values: Vec<Vec<f64>> = vec![Vec::new(); groups];
+        for (i, instance) in shape.instances.iter().enumerate() {
+            let work = split.work_of(instance[member]);
+            for (k, &r) in selection.replicas.iter().enumerate() {
+                let lane = selection.steps.iter().map(|&t| work[t * selection.all_replicas + r]);
+                let target = &mut values[if by_instance { i } else { k }];
+                target.extend(lane.filter(|x| *x > 0.0).map(f64::ln));
             }
-        })
-        .collect();
-    (models, factors, effect)
+        }
+        let slices: Vec<&[f64]> = values.iter().map(Vec::as_slice).collect();
+        let Ok(table) = htest::one_way(&slices) else { return false };
+        let between = table.groups.variance.max(0.0);
+        let within = table.residual_sum_of_squares / table.residual_dof;
+        table.groups.p_value * (shape.members.len() as f64) < alpha
+            && between > 0.1 * (between + within)
+    })
 }
 
 /// Log transfers less the mean of their member, averaged over the members of a group: one value an

@@ -4,14 +4,13 @@
 //! step, kind, stage, chunk, m)` per replica, `("transfer", step, kind, stage, seq)` per replica,
 //! `("step-row", step)` for the observed step that step-level values are taken from.
 
-use prism_graph::{Event, OpId, ReplicaSync, StepGraph};
+use prism_graph::{OpId, StepGraph};
 use prism_model::{DurationModel, ImpliedDependency, OpKind, Signature, StepVector, TransferModel};
 use prism_stats::{Distribution, Law};
 
 use super::PredictError;
-use crate::sample::{
-    Index, Key, Offset, PoolId, Program, QuantileTable, Scope, Sync, TableId, Value,
-};
+use super::walk::{Durations, walk};
+use crate::sample::{Index, Key, Offset, PoolId, Program, QuantileTable, Scope, TableId, Value};
 
 /// How durations are drawn.
 #[derive(
@@ -84,33 +83,7 @@ pub fn lower(
     options: &LowerOptions,
 ) -> Result<Program, PredictError> {
     let mut lowering = Lowering::new(graph, model, *options)?;
-    let mut begin = vec![None; usize::from(graph.stages())];
-    let mut previous = None;
-    for step in 0..options.steps {
-        lowering.begin_step(step)?;
-        let ends = lowering.step(&begin)?;
-        let sinks: Vec<Value> = graph.sinks().iter().filter_map(|s| ends[s.0 as usize]).collect();
-        let Some(last) = lowering.program.max_of(&sinks) else {
-            return Err(PredictError::NoSink);
-        };
-        let finish = lowering.program.max_over_replicas(last);
-        let time = match previous {
-            None => finish,
-            Some(before) => lowering.program.sub(finish, before),
-        };
-        let name = if step == 0 { "step".to_owned() } else { format!("step+{step}") };
-        lowering.program.output(name, time);
-        previous = Some(finish);
-        for (stage, slot) in begin.iter_mut().enumerate() {
-            let own: Vec<Value> = graph
-                .sinks()
-                .iter()
-                .filter(|s| usize::from(graph.ops()[s.0 as usize].stage) == stage)
-                .filter_map(|s| ends[s.0 as usize])
-                .collect();
-            *slot = lowering.program.max_of(&own).or(Some(finish));
-        }
-    }
+    walk(graph, &mut lowering, options)?;
     Ok(lowering.program)
 }
 
@@ -314,35 +287,6 @@ impl<'a> Lowering<'a> {
         Ok(self.program.table(tabulate(law, power)?))
     }
 
-    /// Draws what a step shares: its observed row, effects of each signature, microbatch rows.
-    fn begin_step(&mut self, step: u32) -> Result<(), PredictError> {
-        let key = |effect: &str| Key::new(effect).with(u64::from(step));
-        let rows = self.steps() as u32;
-        let row = self.program.index(rows, key("step-row"), Scope::Shared);
-        self.now = Now { step: u64::from(step), row: Some(row), ..Now::default() };
-        if let Some(pool) = self.congestion_pool {
-            self.now.congestion = Some(self.program.gather(pool, row, 1, Offset::Fixed(0)));
-        }
-        for c in 0..self.model.compute.signatures.len() {
-            let scale = self.scale(c, row);
-            self.now.scale.push(scale);
-        }
-        let rows = self.microbatch_rows();
-        let shared = self.model.compute.microbatch_shared && rows > 0;
-        if self.options.draws == Draws::Empirical && shared {
-            for m in 0..self.model.microbatches {
-                let key = key("microbatch").with(u64::from(m));
-                let index = self.program.index(rows, key, Scope::PerReplica);
-                self.now.microbatch_row.push(index);
-            }
-        }
-        let instances = |t: &TransferModel| t.ops.len() / t.members.len().max(1);
-        self.now.transfer_row =
-            self.model.transfers.iter().map(|t| vec![None; instances(t)]).collect();
-        self.now.durations = vec![None; self.graph.ops().len()];
-        Ok(())
-    }
-
     fn microbatch_rows(&self) -> u32 {
         let n = self.model.compute.signatures.len().max(1);
         (self.model.compute.microbatch_vectors_log.len() / n) as u32
@@ -394,91 +338,8 @@ impl<'a> Lowering<'a> {
         value
     }
 
-    /// Appends one step; returns the end of every operation.
-    fn step(&mut self, begin: &[Option<Value>]) -> Result<Vec<Option<Value>>, PredictError> {
-        let ops = self.graph.ops().len();
-        let (mut ready, mut ends) = (vec![None; ops], vec![None; ops]);
-        let mut waits = Vec::new();
-        for &event in self.graph.order() {
-            match event {
-                Event::Start(op) => {
-                    let start = self.ready(op, &ends, begin)?;
-                    ready[op.0 as usize] = Some(start);
-                    if self.graph.group_of(op).is_none() {
-                        ends[op.0 as usize] = Some(self.end(op, start)?);
-                    }
-                }
-                Event::Group(id) => {
-                    let group = &self.graph.groups()[id.0 as usize];
-                    let starts: Vec<Value> =
-                        group.members.iter().filter_map(|m| ready[m.0 as usize]).collect();
-                    let Some(mut together) = self.program.max_of(&starts) else { continue };
-                    together = match group.sync {
-                        ReplicaSync::None => together,
-                        ReplicaSync::All => self.program.sync_max(together, Sync::All),
-                        ReplicaSync::Blocks(b) => self.program.sync_max(together, Sync::Blocks(b)),
-                    };
-                    for (&member, &start) in group.members.iter().zip(&starts) {
-                        if self.options.probes.waits && is_collective(self.graph, member) {
-                            waits.push((member, self.program.sub(together, start)));
-                        }
-                        ends[member.0 as usize] = Some(self.end(member, together)?);
-                    }
-                }
-            }
-        }
-        if self.now.step == 0 {
-            self.probe(&ends, &waits);
-        }
-        Ok(ends)
-    }
-
-    /// The latest end of what an operation waits for, plus its launch delay.
-    fn ready(
-        &mut self,
-        op: OpId,
-        ends: &[Option<Value>],
-        begin: &[Option<Value>],
-    ) -> Result<Value, PredictError> {
-        let implied: Vec<usize> =
-            (0..self.model.implied.len()).filter(|&i| self.model.implied[i].op == op.0).collect();
-        let is_implied = |id: &OpId| implied.iter().any(|&i| self.model.implied[i].on == id.0);
-        let mut before: Vec<Value> = self
-            .graph
-            .deps(op)
-            .iter()
-            .filter(|id| !is_implied(id))
-            .filter_map(|id| ends[id.0 as usize])
-            .collect();
-        if before.is_empty() {
-            let stage = usize::from(self.graph.ops()[op.0 as usize].stage);
-            let origin = match begin.get(stage).copied().flatten() {
-                Some(value) => value,
-                None => self.program.constant(0.0),
-            };
-            before.push(origin);
-        }
-        let Some(mut start) = self.program.max_of(&before) else {
-            return Err(PredictError::UnknownOp { op: op.0 });
-        };
-        if !self.options.launch_delays {
-            return Ok(start);
-        }
-        if let Some(i) = self.delay[op.0 as usize] {
-            let delay = self.vector(&self.model.launch_delay[i], self.delay_pools[i]);
-            start = self.program.add(start, delay);
-        }
-        for i in implied {
-            let dependency: &ImpliedDependency = &self.model.implied[i];
-            let (Some(end), Some(row)) = (ends[dependency.on as usize], self.now.row) else {
-                continue;
-            };
-            let offset = self.row_offsets();
-            let lag = self.program.gather(self.lag_pools[i], row, 1, offset);
-            let other = self.program.add(end, lag);
-            start = self.program.max(start, other);
-        }
-        Ok(start)
+    fn implied_of(&self, op: OpId) -> impl Iterator<Item = &ImpliedDependency> {
+        self.model.implied.iter().filter(move |d| d.op == op.0)
     }
 
     fn row_offsets(&self) -> Offset {
@@ -498,36 +359,6 @@ impl<'a> Lowering<'a> {
                 } else {
                     self.program.replica_constant(vector.values_s.clone())
                 }
-            }
-        }
-    }
-
-    fn end(&mut self, op: OpId, start: Value) -> Result<Value, PredictError> {
-        match self.work[op.0 as usize] {
-            Work::None => Ok(start),
-            Work::Step(i) => {
-                let work = self.vector(&self.model.step_work[i], self.work_pools[i]);
-                Ok(self.program.add(start, work))
-            }
-            Work::Transfer { model, instance, member } => {
-                let work = self.transfer(model, instance, member);
-                Ok(match self.now.congestion {
-                    Some(factor) => self.program.mul_add(work, factor, start),
-                    None => self.program.add(start, work),
-                })
-            }
-            Work::Compute { c, m } => {
-                let scale = self.now.scale[c];
-                let Some(factor) = self.compute_factor(c, m)? else {
-                    self.now.durations[op.0 as usize] = Some(scale);
-                    return Ok(self.program.add(start, scale));
-                };
-                if self.options.probes.stage_compute {
-                    let duration = self.program.mul(scale, factor);
-                    self.now.durations[op.0 as usize] = Some(duration);
-                    return Ok(self.program.add(start, duration));
-                }
-                Ok(self.program.mul_add(factor, scale, start))
             }
         }
     }
@@ -615,16 +446,27 @@ impl<'a> Lowering<'a> {
             .with(u64::from(first.seq));
         match self.options.draws {
             Draws::Empirical => {
-                let rows = (transfer.rows_s.len() / width) as u32;
+                let replicas = self.replicas();
+                let axes = (
+                    if transfer.by_instance { transfer.ops.len() / width } else { 1 },
+                    if transfer.by_replica { replicas } else { 1 },
+                );
+                let rows = transfer.rows_s.len() / width / (axes.0 * axes.1);
                 let row = match self.now.transfer_row[model][instance] {
                     Some(row) => row,
                     None => {
-                        let row = self.program.index(rows, key, Scope::PerReplica);
+                        let row = self.program.index(rows as u32, key, Scope::PerReplica);
                         self.now.transfer_row[model][instance] = Some(row);
                         row
                     }
                 };
-                let offset = Offset::Fixed(member as u32);
+                let own = if transfer.by_instance { instance } else { 0 };
+                let at = |r: usize| ((own * axes.1 + r) * rows * width + member) as u32;
+                let offset = if transfer.by_replica {
+                    Offset::PerReplica((0..replicas).map(at).collect())
+                } else {
+                    Offset::Fixed(at(0))
+                };
                 self.program.gather(self.transfer_pools[model], row, width as u32, offset)
             }
             Draws::Parametric => {
@@ -637,43 +479,103 @@ impl<'a> Lowering<'a> {
             }
         }
     }
+}
 
-    fn probe(&mut self, ends: &[Option<Value>], waits: &[(OpId, Value)]) {
-        let ops = || self.graph.iter().filter(|(_, op)| op.kind.is_microbatch_compute());
-        if self.options.probes.stage_compute {
-            for stage in 0..self.graph.stages() {
-                let list: Vec<Value> = ops()
-                    .filter(|(_, op)| op.stage == stage)
-                    .filter_map(|(id, _)| self.now.durations[id.0 as usize])
-                    .collect();
-                let total = self.program.sum(&list);
-                self.program.output(format!("compute@{stage}"), total);
+impl Durations for Lowering<'_> {
+    fn program(&mut self) -> &mut Program {
+        &mut self.program
+    }
+
+    /// Its observed row, effects of each signature, microbatch rows.
+    fn begin_step(&mut self, step: u32) -> Result<(), PredictError> {
+        let key = |effect: &str| Key::new(effect).with(u64::from(step));
+        let rows = self.steps() as u32;
+        let row = self.program.index(rows, key("step-row"), Scope::Shared);
+        self.now = Now { step: u64::from(step), row: Some(row), ..Now::default() };
+        if let Some(pool) = self.congestion_pool {
+            self.now.congestion = Some(self.program.gather(pool, row, 1, Offset::Fixed(0)));
+        }
+        for c in 0..self.model.compute.signatures.len() {
+            let scale = self.scale(c, row);
+            self.now.scale.push(scale);
+        }
+        let rows = self.microbatch_rows();
+        let shared = self.model.compute.microbatch_shared && rows > 0;
+        if self.options.draws == Draws::Empirical && shared {
+            for m in 0..self.model.microbatches {
+                let key = key("microbatch").with(u64::from(m));
+                let index = self.program.index(rows, key, Scope::PerReplica);
+                self.now.microbatch_row.push(index);
             }
         }
-        if self.options.probes.compute_finish {
-            let list: Vec<Value> = ops().filter_map(|(id, _)| ends[id.0 as usize]).collect();
-            if let Some(last) = self.program.max_of(&list) {
-                self.program.output("compute-finish", last);
-            }
+        let instances = |t: &TransferModel| t.ops.len() / t.members.len().max(1);
+        self.now.transfer_row =
+            self.model.transfers.iter().map(|t| vec![None; instances(t)]).collect();
+        self.now.durations = vec![None; self.graph.ops().len()];
+        Ok(())
+    }
+
+    fn replaces(&self, op: OpId, on: OpId) -> bool {
+        self.implied_of(op).any(|d| d.on == on.0)
+    }
+
+    fn ready(&mut self, op: OpId, latest: Value, ends: &[Option<Value>]) -> Value {
+        let mut start = latest;
+        if !self.options.launch_delays {
+            return start;
         }
-        for (id, wait) in waits {
-            let op = &self.graph.ops()[id.0 as usize];
-            self.program.output(wait_name(op), *wait);
+        if let Some(i) = self.delay[op.0 as usize] {
+            let delay = self.vector(&self.model.launch_delay[i], self.delay_pools[i]);
+            start = self.program.add(start, delay);
+        }
+        for (i, dependency) in self.model.implied.iter().enumerate().filter(|(_, d)| d.op == op.0) {
+            let (Some(end), Some(row)) = (ends[dependency.on as usize], self.now.row) else {
+                continue;
+            };
+            let offset = self.row_offsets();
+            let lag = self.program.gather(self.lag_pools[i], row, 1, offset);
+            let other = self.program.add(end, lag);
+            start = self.program.max(start, other);
+        }
+        start
+    }
+
+    fn end(&mut self, op: OpId, start: Value) -> Result<Value, PredictError> {
+        match self.work[op.0 as usize] {
+            Work::None => Ok(start),
+            Work::Step(i) => {
+                let work = self.vector(&self.model.step_work[i], self.work_pools[i]);
+                Ok(self.program.add(start, work))
+            }
+            Work::Transfer { model, instance, member } => {
+                let work = self.transfer(model, instance, member);
+                Ok(match self.now.congestion {
+                    Some(factor) => self.program.mul_add(work, factor, start),
+                    None => self.program.add(start, work),
+                })
+            }
+            Work::Compute { c, m } => {
+                let scale = self.now.scale[c];
+                let Some(factor) = self.compute_factor(c, m)? else {
+                    self.now.durations[op.0 as usize] = Some(scale);
+                    return Ok(self.program.add(start, scale));
+                };
+                if self.options.probes.stage_compute {
+                    let duration = self.program.mul(scale, factor);
+                    self.now.durations[op.0 as usize] = Some(duration);
+                    return Ok(self.program.add(start, duration));
+                }
+                Ok(self.program.mul_add(factor, scale, start))
+            }
         }
     }
-}
 
-/// Name of the output with an operation's waiting time.
-pub(crate) fn wait_name(op: &prism_graph::Op) -> String {
-    format!("wait:{}[{}]@{}", op.kind, op.seq, op.stage)
+    fn duration(&self, op: OpId) -> Option<Value> {
+        self.now.durations[op.0 as usize]
+    }
 }
-
-fn is_collective(graph: &StepGraph, id: OpId) -> bool {
-    graph.ops()[id.0 as usize].kind.class() == prism_model::KernelClass::Collective
-}
-
 /// The key of a signature's entity: names, never positions in a list.
-fn entity(key: Key, signature: &Signature) -> Key {
+pub(crate) fn entity(key: Key, signature: &Signature) -> Key {
     key.with_text(signature.kind.as_str())
         .with(u64::from(signature.stage))
         .with(i64::from(signature.chunk) as u64)

@@ -4,18 +4,20 @@ mod bootstrap;
 mod error;
 mod lower;
 mod summary;
+mod walk;
 
 use prism_graph::StepGraph;
 use prism_model::DurationModel;
 
 pub use bootstrap::{Bootstrap, ResampleUnit, bootstrap, resample_units};
 pub use error::PredictError;
-pub(crate) use lower::wait_name;
+pub(crate) use lower::entity;
 pub use lower::{Draws, LowerOptions, Probes, lower};
 pub use summary::{
     Bounds, Estimate, Histogram, PredictReport, QuantileEstimate, SlowdownEstimate, StepGuarantee,
     guarantee,
 };
+pub(crate) use walk::{Durations, wait_name, walk};
 
 use crate::sample::{Isa, RunOptions};
 

@@ -14,7 +14,7 @@ use super::tape::{
 };
 
 /// Bytes of slots that should stay in the first-level cache, and in all in the second-level one.
-const HOT_BYTES: usize = 28 << 10;
+const HOT_BYTES: usize = 56 << 10;
 const ALL_BYTES: usize = 320 << 10;
 
 /// Compiles a program.

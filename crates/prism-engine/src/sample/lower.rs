@@ -339,7 +339,7 @@ fn resolve_aliases(program: &Program, facts: &[Facts]) -> (Vec<Node>, Vec<u32>) 
             Node::MulAdd(a, b, c) => [a, b, c].into_iter().for_each(at),
             Node::Select { condition, a, b, .. } => [condition, a, b].into_iter().for_each(at),
             Node::Step { value, .. } | Node::Sync { value, .. } | Node::Reduce(_, value) => {
-                at(value)
+                at(value);
             }
             Node::Sum(values) => values.iter_mut().for_each(at),
         }

@@ -28,7 +28,8 @@
 mod check;
 mod compile;
 mod error;
-#[allow(unsafe_code)]
+// Vector code is inlined into functions compiled for the instruction set, or it is slow.
+#[allow(unsafe_code, clippy::inline_always)]
 mod kernels;
 mod lower;
 mod program;
@@ -36,7 +37,7 @@ mod rebind;
 #[allow(unsafe_code)]
 mod run;
 mod schedule;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, clippy::inline_always)]
 mod simd;
 mod slots;
 mod tape;
