@@ -11,7 +11,7 @@ use prism_engine::profile::{Profile, SourceFile, profile};
 use prism_engine::sample::Isa;
 use prism_graph::StepGraph;
 use prism_io::write_samples;
-use prism_report::{InputKind, ModelKind, PredictOutput, RequirementResult, json_text};
+use prism_report::{InputKind, ModelKind, Over, PredictOutput, RequirementResult, json_text};
 
 use crate::args::{
     DrawsArg, Format, Guarantee, IsaArg, ModelArg, OverArg, PredictArgs, Requirement, Statistic,
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliE
         let samples: Vec<f64> = prediction.samples_s.iter().map(|&v| f64::from(v)).collect();
         context.phase("write", || write_samples(path, &[("step_s", &samples)]))?;
     }
-    let output = source.output(prediction, requirements);
+    let output = source.output(prediction, requirements, args.over);
     let mut document = output.document();
     document.hint = Some(source.hint(args));
     let text = context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
@@ -146,9 +146,14 @@ impl Calibration {
         &self,
         prediction: Prediction,
         requirements: Vec<RequirementResult>,
+        over: OverArg,
     ) -> PredictOutput {
         PredictOutput {
             report: prediction.report,
+            over_what: match over {
+                OverArg::Steps => Over::Steps,
+                OverArg::Clusters => Over::Clusters,
+            },
             model: ModelKind::Effects,
             input: self.kind,
             sources: self.sources.clone(),
