@@ -148,8 +148,8 @@ impl<'a> Resampler<'a> {
             }
         }
         let levels = self.levels(rows, cells);
-        let kept = self.kept;
-        let keep = Keep { step: kept.step, step_worker: kept.step_worker, window: kept.window };
+        let Kept { step, step_worker, window, .. } = self.kept;
+        let keep = Keep { step, step_worker, window };
         let (vectors, _) = step_vectors(&levels, windows, keep);
         ComputeModel {
             signatures,
@@ -157,11 +157,7 @@ impl<'a> Resampler<'a> {
             worker_log,
             worker_spread: old.worker_spread.clone(),
             observations_log_s: Vec::new(),
-            step_vectors_log: if keep.step || keep.step_worker || keep.window {
-                vectors
-            } else {
-                Vec::new()
-            },
+            step_vectors_log: if step || step_worker || window { vectors } else { Vec::new() },
             microbatch_vectors_log: self.microbatch_rows(rows),
             step_law: old.step_law.clone(),
             step_worker_law: old.step_worker_law.clone(),
