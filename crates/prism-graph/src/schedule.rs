@@ -11,9 +11,7 @@ use crate::reference::chain;
 use crate::{GraphError, Op, OpId, ReplicaSync, StepGraph, StepGraphBuilder};
 
 /// In which order a stage runs its forward and backward passes.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[non_exhaustive]
 pub enum ScheduleKind {
     /// All forward passes, then all backward passes.
@@ -29,9 +27,7 @@ pub enum ScheduleKind {
 }
 
 /// The shape of a training step's pipeline.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
     /// Order of the passes.

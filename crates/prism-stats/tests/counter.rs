@@ -89,7 +89,7 @@ fn chi_square(counts: &[u32]) -> f64 {
 fn every_byte_is_uniform_and_so_are_pairs_of_neighbours() {
     for (name, stream) in streams() {
         let mut bytes = vec![[0_u32; 256]; 4];
-        let mut pairs = vec![[0_u32; 65536]; 2];
+        let mut pairs = [vec![0_u32; 65536], vec![0_u32; 65536]];
         for c in 0..1 << 21 {
             let w = stream.word(c);
             for (byte, counts) in bytes.iter_mut().enumerate() {

@@ -37,7 +37,8 @@ fn interesting_words() -> Vec<Lanes> {
             let w = stream.word(16 * round + i as u32);
             let octave = if round % 2 == 0 { round % 32 } else { w % 32 };
             let magnitude = stream.word(!(16 * round + i as u32)) >> 1 >> octave;
-            let magnitude = if w >> 20 & 15 == 0 { 0x7fff_ffff >> octave } else { magnitude };
+            let magnitude =
+                if (w >> 20).is_multiple_of(16) { 0x7fff_ffff >> octave } else { magnitude };
             *lane = magnitude | (w & 0x8000_0000);
         }
         out.push(Lanes(lanes));
@@ -117,7 +118,7 @@ unsafe fn check_floats<S: Simd>() {
     for i in 0..20_000_u32 {
         let value = |field: u32, lane: usize| {
             let w = stream.word((i * 16 + lane as u32) * 3 + field);
-            if w % 4 == 0 { special[w as usize / 4 % 9] } else { f32::from_bits(w) }
+            if w.is_multiple_of(4) { special[w as usize / 4 % 9] } else { f32::from_bits(w) }
         };
         let column = |field| Lanes(std::array::from_fn(|lane| value(field, lane).to_bits()));
         let (a, b, c) = (column(0), column(1), column(2));

@@ -185,7 +185,7 @@ fn changes_that_do_not_fit_are_refused_and_leave_the_tape_alone() {
     );
     let settable = |node, expected| SampleError::NotSettable { node, expected };
     let weights = tape.set_rows(Index(3), Rows::Weights(&[1.0; 3])).unwrap_err();
-    assert_eq!(weights, settable(3, "uniform index"));
+    assert_eq!(weights, settable(3, "weighted index"));
     let draw = tape.set_constant(Value(2), 1.0).unwrap_err();
     assert_eq!(draw, settable(2, "constant"));
     assert_eq!(tape.set_constant(Value(99), 1.0).unwrap_err(), settable(99, "constant"));

@@ -1,6 +1,6 @@
 //! The AVX-512 code over a scalar model of its intrinsics.
 
-#![allow(unused_unsafe)]
+#![allow(unused_unsafe, clippy::used_underscore_items, clippy::duplicate_mod)]
 
 use super::{Simd, table};
 
