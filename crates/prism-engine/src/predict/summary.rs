@@ -191,6 +191,7 @@ pub(super) fn report(
     graph: &StepGraph,
     model: &DurationModel,
     options: &PredictOptions,
+    mut warnings: Vec<String>,
 ) -> Result<PredictReport, PredictError> {
     let times = sorted(samples_s);
     let n = times.len();
@@ -208,7 +209,6 @@ pub(super) fn report(
         0.0
     };
     let mut quantiles = Vec::new();
-    let mut warnings = warnings(model, options);
     for (i, &p) in options.quantiles.iter().enumerate() {
         let interval = quantile_interval(&times, p, options.confidence)?;
         let sampling = Bounds {
@@ -268,7 +268,8 @@ pub(super) fn report(
     })
 }
 
-fn warnings(model: &DurationModel, options: &PredictOptions) -> Vec<String> {
+/// What to be careful about in predictions of this model.
+pub(super) fn warnings(model: &DurationModel, options: &PredictOptions) -> Vec<String> {
     let mut out = Vec::new();
     let steps = model.steps.len();
     let tail = options.quantiles.iter().copied().fold(0.0, f64::max);
