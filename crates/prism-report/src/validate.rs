@@ -150,8 +150,8 @@ fn parts(parts: &[PartScore]) -> Table {
             seconds(p.held_out_mean_s),
             seconds(p.predicted_mean_s),
             format!("{:.3} %", p.error_percent_of_step),
-            format!("{:.2}", p.error_sds),
-            format!("{:.2}", p.sd_ratio),
+            ratio(p.error_sds),
+            ratio(p.sd_ratio),
         ]);
     }
     table
@@ -196,6 +196,11 @@ fn replicas(replicas: &[ReplicaScore]) -> Table {
         );
     }
     table
+}
+
+/// A ratio; none where there is nothing to divide by.
+fn ratio(value: f64) -> String {
+    if value.is_finite() { format!("{value:.2}") } else { "-".to_owned() }
 }
 
 fn capitalised(text: &str) -> String {

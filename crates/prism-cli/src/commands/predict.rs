@@ -11,6 +11,7 @@ use prism_engine::profile::{Profile, SourceFile, profile};
 use prism_engine::sample::Isa;
 use prism_graph::StepGraph;
 use prism_io::write_samples;
+use prism_model::EffectKind;
 use prism_report::{InputKind, ModelKind, Over, PredictOutput, RequirementResult, json_text};
 
 use crate::args::{
@@ -38,6 +39,13 @@ pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliE
     if let Some(path) = &args.output {
         let samples: Vec<f64> = prediction.samples_s.iter().map(|&v| f64::from(v)).collect();
         context.phase("write", || write_samples(path, &[("step_s", &samples)]))?;
+    }
+    if args.over == OverArg::Clusters && !source.workers_differ() {
+        prediction.report.warnings.push(
+            "the replicas do not differ for good (worker effect dropped): by this model all clusters \
+             are alike"
+                .to_owned(),
+        );
     }
     let output = source.output(prediction, requirements, args.over);
     let mut document = output.document();
@@ -140,6 +148,11 @@ impl Calibration {
         self.profile
             .step_graph()
             .map_err(|source| CliError::Profile { file: input::name(&args.input), source })
+    }
+
+    /// Whether there is anything by which clusters differ.
+    fn workers_differ(&self) -> bool {
+        self.profile.model.effects.iter().any(|e| e.kind == EffectKind::Worker && e.kept)
     }
 
     fn output(

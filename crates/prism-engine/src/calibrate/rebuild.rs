@@ -49,7 +49,10 @@ pub(crate) fn check_model(model: &DurationModel) -> Result<(), CalibrateError> {
     }
     for t in &model.transfers {
         let width = t.members.len().max(1);
-        expect("a transfer's rows", t.rows_s.len() % width, &[0]);
+        let cells = t.cells(replicas);
+        expect("a transfer's rows", t.rows_s.len() % (width * cells), &[0]);
+        let empty = usize::from(t.rows_s.is_empty());
+        expect("a transfer's missing rows", empty, &[0]);
         expect("a transfer's operations", t.ops.len() % width, &[0]);
         expect("a transfer's laws", t.laws.len(), &[0, t.members.len()]);
     }

@@ -5,73 +5,14 @@
 //! `("step-row", step)` for the observed step that step-level values are taken from.
 
 use prism_graph::{OpId, StepGraph};
-use prism_model::{DurationModel, ImpliedDependency, OpKind, Signature, StepVector, TransferModel};
-use prism_stats::{Distribution, Law};
+use prism_model::{DurationModel, ImpliedDependency, StepVector, TransferModel};
+use prism_stats::Law;
 
 use super::PredictError;
+use super::options::{Draws, LowerOptions};
+use super::sources::{Work, assign_work, entity, member_mean, tabulate};
 use super::walk::{Durations, walk};
-use crate::sample::{Index, Key, Offset, PoolId, Program, QuantileTable, Scope, TableId, Value};
-
-/// How durations are drawn.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    serde::Serialize,
-    serde::Deserialize,
-    schemars::JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Draws {
-    /// Whole observed vectors.
-    #[default]
-    Empirical,
-    /// Fitted laws for compute and point-to-point; step-level values stay observed vectors.
-    Parametric,
-}
-
-/// What a program computes besides step times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Probes {
-    /// Total compute of each stage, per replica: outputs `compute@STAGE`, seconds.
-    pub stage_compute: bool,
-    /// Waiting of each step-level collective, per replica: outputs `wait:KIND[SEQ]@STAGE`, seconds.
-    pub waits: bool,
-    /// When each replica's last microbatch compute ends: output `compute-finish`, seconds.
-    pub compute_finish: bool,
-}
-
-/// How to lower.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LowerOptions {
-    /// How durations are drawn.
-    pub draws: Draws,
-    /// Whether launch delays are there.
-    pub launch_delays: bool,
-    /// Further outputs.
-    pub probes: Probes,
-    /// Consecutive steps; each stage starts a step when it has ended the one before. Step `k` is
-    /// output `step` for k = 0, else `step+k`.
-    pub steps: u32,
-    /// Draw every replica's worker effect afresh in every sample: the distribution over clusters
-    /// one might be given, instead of over steps on the given one.
-    pub redraw_workers: bool,
-}
-
-impl Default for LowerOptions {
-    fn default() -> Self {
-        LowerOptions {
-            draws: Draws::Empirical,
-            launch_delays: true,
-            probes: Probes::default(),
-            steps: 1,
-            redraw_workers: false,
-        }
-    }
-}
+use crate::sample::{Index, Key, Offset, PoolId, Program, Scope, TableId, Value};
 
 /// Lowers a graph with its duration model.
 ///
@@ -87,15 +28,6 @@ pub fn lower(
     Ok(lowering.program)
 }
 
-/// Where an operation's work comes from.
-#[derive(Clone, Copy)]
-enum Work {
-    Compute { c: usize, m: usize },
-    Transfer { model: usize, instance: usize, member: usize },
-    Step(usize),
-    None,
-}
-
 struct Lowering<'a> {
     graph: &'a StepGraph,
     model: &'a DurationModel,
@@ -106,8 +38,8 @@ struct Lowering<'a> {
     delay: Vec<Option<usize>>,
     /// Pools of `exp(step vector)`, by signature.
     step_pools: Vec<PoolId>,
-    /// Pools of `exp(spread · microbatch vector)`, with the replicas that use each; by signature.
-    microbatch_pools: Vec<Vec<(PoolId, f64)>>,
+    /// Pools of `exp(spread · microbatch vector)` and where each replica's rows begin; by signature.
+    microbatch_pools: Vec<(PoolId, Offset)>,
     transfer_pools: Vec<PoolId>,
     work_pools: Vec<Option<PoolId>>,
     delay_pools: Vec<Option<PoolId>>,
@@ -204,12 +136,12 @@ impl<'a> Lowering<'a> {
                     self.step_pools.push(self.program.pool(pool));
                 }
                 if self.microbatch_rows() > 0 {
-                    self.add_microbatch_pools(c);
+                    self.add_microbatch_pool(c);
                 }
             }
-            for transfer in &self.model.transfers {
-                self.transfer_pools.push(self.program.pool(transfer.rows_s.clone()));
-            }
+        }
+        for transfer in &self.model.transfers {
+            self.transfer_pools.push(self.program.pool(transfer.rows_s.clone()));
         }
         if !self.model.congestion.is_empty() {
             self.congestion_pool = Some(self.program.pool(self.model.congestion.clone()));
@@ -222,22 +154,33 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// One pool a distinct spread, rounded to 5 %.
-    fn add_microbatch_pools(&mut self, c: usize) {
+    /// One pool a signature: the rows under every distinct spread, one after the other; each replica
+    /// reads from where its own spread's begin.
+    fn add_microbatch_pool(&mut self, c: usize) {
         let compute = &self.model.compute;
-        let n = compute.signatures.len();
-        let mut pools: Vec<(PoolId, f64)> = Vec::new();
+        let (n, rows) = (compute.signatures.len(), self.microbatch_rows());
+        let mut spreads: Vec<f64> = Vec::new();
+        let mut offsets = Vec::new();
         for r in 0..self.replicas() {
             let spread = self.spread(c, r);
-            if pools.iter().all(|p| (p.1 - spread).abs() > 1e-9) {
-                let rows = compute.microbatch_vectors_log.chunks(n);
-                let pool = rows.map(|row| (f64::from(row[c]) * spread).exp() as f32).collect();
-                pools.push((self.program.pool(pool), spread));
+            let at = spreads.iter().position(|s| *s == spread).unwrap_or(spreads.len());
+            if at == spreads.len() {
+                spreads.push(spread);
             }
+            offsets.push(at as u32 * rows);
         }
-        self.microbatch_pools.push(pools);
+        let vectors = || compute.microbatch_vectors_log.chunks(n);
+        let pool = spreads
+            .iter()
+            .flat_map(|s| vectors().map(move |row| (f64::from(row[c]) * s).exp() as f32))
+            .collect();
+        let offset =
+            if spreads.len() == 1 { Offset::Fixed(0) } else { Offset::PerReplica(offsets) };
+        let pool = self.program.pool(pool);
+        self.microbatch_pools.push((pool, offset));
     }
 
+    /// Factor on the effects inside a step of a replica, rounded to 5 %.
     fn spread(&self, c: usize, r: usize) -> f64 {
         let spread = self.model.compute.worker_spread.get(c * self.replicas() + r);
         (spread.copied().unwrap_or(1.0) * 20.0).round() / 20.0
@@ -369,8 +312,13 @@ impl<'a> Lowering<'a> {
         let signature = compute.signatures[c].signature;
         let residual_key =
             entity(Key::new("residual").with(self.now.step), &signature).with(m as u64);
-        let mut factor = match self.options.draws {
-            Draws::Empirical => self.microbatch_gather(c, m, residual_key),
+        let microbatches = self.model.microbatches as usize;
+        let position = compute.position_log.get(c * microbatches + m).map_or(1.0, |p| p.exp());
+        let factor = match self.options.draws {
+            Draws::Empirical => {
+                let factor = self.microbatch_gather(c, m, residual_key);
+                factor.map(|f| self.scaled(f, position))
+            }
             Draws::Parametric => {
                 let mut factor = None;
                 if let Some(Some(table)) = self.tables.microbatch.get(c).copied() {
@@ -384,29 +332,32 @@ impl<'a> Lowering<'a> {
                         None => draw,
                     });
                 }
-                factor.map(|f| self.spread_out(c, f))
+                factor.map(|f| self.spread_out(c, f, position))
             }
         };
-        let microbatches = self.model.microbatches as usize;
-        if let Some(position) = compute.position_log.get(c * microbatches + m) {
-            let constant = self.program.constant(position.exp());
-            factor = Some(match factor {
-                Some(f) => self.program.mul(f, constant),
-                None => constant,
-            });
-        }
-        Ok(factor)
+        Ok(factor.or_else(|| (position != 1.0).then(|| self.program.constant(position))))
     }
 
-    /// `1 + spread·(factor − 1)`: a replica's own spread, to first order in the (small) log effect.
-    fn spread_out(&mut self, c: usize, factor: Value) -> Value {
+    /// `position·(1 + spread·(factor − 1))`: a replica's own spread, to first order in the (small) log
+    /// effect. Written so that the kernel draws, scales and adds in one instruction.
+    fn spread_out(&mut self, c: usize, factor: Value, position: f32) -> Value {
         let spreads: Vec<f32> = (0..self.replicas()).map(|r| self.spread(c, r) as f32).collect();
+        let factor = self.scaled(factor, position);
         if spreads.iter().all(|s| *s == 1.0) {
             return factor;
         }
-        let rest = self.program.replica_constant(spreads.iter().map(|s| 1.0 - s).collect());
+        let rest = spreads.iter().map(|s| position * (1.0 - s)).collect();
+        let rest = self.program.replica_constant(rest);
         let spread = self.program.replica_constant(spreads);
         self.program.mul_add(factor, spread, rest)
+    }
+
+    fn scaled(&mut self, value: Value, factor: f32) -> Value {
+        if factor == 1.0 {
+            return value;
+        }
+        let factor = self.program.constant(factor);
+        self.program.mul(value, factor)
     }
 
     fn microbatch_gather(&mut self, c: usize, m: usize, residual_key: Key) -> Option<Value> {
@@ -418,24 +369,8 @@ impl<'a> Lowering<'a> {
             Some(&index) => index,
             None => self.program.index(rows, residual_key, Scope::PerReplica),
         };
-        let pools = self.microbatch_pools[c].clone();
-        if let [(pool, _)] = pools[..] {
-            return Some(self.program.gather(pool, index, 1, Offset::Fixed(0)));
-        }
-        // Replicas of different spread gather from different pools: one mask per spread.
-        let mut out: Option<Value> = None;
-        for (pool, spread) in pools {
-            let value = self.program.gather(pool, index, 1, Offset::Fixed(0));
-            let mask: Vec<f32> = (0..self.replicas())
-                .map(|r| if (self.spread(c, r) - spread).abs() < 1e-9 { 1.0 } else { 0.0 })
-                .collect();
-            let mask = self.program.replica_constant(mask);
-            out = Some(match out {
-                None => value,
-                Some(other) => self.program.select(mask, 0.5, value, other),
-            });
-        }
-        out
+        let (pool, offset) = self.microbatch_pools[c].clone();
+        Some(self.program.gather(pool, index, 1, offset))
     }
 
     fn transfer(&mut self, model: usize, instance: usize, member: usize) -> Value {
@@ -444,8 +379,17 @@ impl<'a> Lowering<'a> {
         let first = &self.graph.ops()[transfer.ops[instance * width] as usize];
         let key = entity(Key::new("transfer").with(self.now.step), &transfer.members[0])
             .with(u64::from(first.seq));
+        let apart = transfer.by_instance || transfer.by_replica;
         match self.options.draws {
-            Draws::Empirical => {
+            Draws::Parametric if !apart => {
+                let members = &self.tables.transfer[model];
+                match members.get(member).copied() {
+                    Some((Some(table), _)) => self.program.draw(table, key, Scope::PerReplica),
+                    Some((None, constant)) => self.program.constant(constant),
+                    None => self.program.constant(member_mean(transfer, member)),
+                }
+            }
+            _ => {
                 let replicas = self.replicas();
                 let axes = (
                     if transfer.by_instance { transfer.ops.len() / width } else { 1 },
@@ -468,14 +412,6 @@ impl<'a> Lowering<'a> {
                     Offset::Fixed(at(0))
                 };
                 self.program.gather(self.transfer_pools[model], row, width as u32, offset)
-            }
-            Draws::Parametric => {
-                let members = &self.tables.transfer[model];
-                match members.get(member).copied() {
-                    Some((Some(table), _)) => self.program.draw(table, key, Scope::PerReplica),
-                    Some((None, constant)) => self.program.constant(constant),
-                    None => self.program.constant(member_mean(transfer, member)),
-                }
             }
         }
     }
@@ -573,53 +509,4 @@ impl Durations for Lowering<'_> {
     fn duration(&self, op: OpId) -> Option<Value> {
         self.now.durations[op.0 as usize]
     }
-}
-/// The key of a signature's entity: names, never positions in a list.
-pub(crate) fn entity(key: Key, signature: &Signature) -> Key {
-    key.with_text(signature.kind.as_str())
-        .with(u64::from(signature.stage))
-        .with(i64::from(signature.chunk) as u64)
-}
-
-fn member_mean(transfer: &TransferModel, member: usize) -> f32 {
-    let values = || transfer.rows_s.iter().skip(member).step_by(transfer.members.len().max(1));
-    let n = values().count().max(1);
-    (values().map(|&v| f64::from(v)).sum::<f64>() / n as f64) as f32
-}
-
-/// Table of `X^power` for a positive X; of X itself for power 1.
-fn tabulate(law: &Law, power: f64) -> Result<QuantileTable, PredictError> {
-    let map = |x: f64| if power == 1.0 { x } else { x.max(0.0).powf(power) };
-    let table =
-        QuantileTable::from_quantiles(|p| map(law.quantile(p)), |q| map(law.quantile_upper(q)))?;
-    Ok(table)
-}
-
-/// Where each operation's work comes from; every recorded operation must have one place.
-fn assign_work(graph: &StepGraph, model: &DurationModel) -> Result<Vec<Work>, PredictError> {
-    let mut work = vec![Work::None; graph.ops().len()];
-    let mut set = |op: u32, value: Work| -> Result<(), PredictError> {
-        *work.get_mut(op as usize).ok_or(PredictError::UnknownOp { op })? = value;
-        Ok(())
-    };
-    for (c, signature) in model.compute.signatures.iter().enumerate() {
-        for (m, &op) in signature.ops.iter().enumerate() {
-            set(op, Work::Compute { c, m })?;
-        }
-    }
-    for (t, transfer) in model.transfers.iter().enumerate() {
-        let width = transfer.members.len().max(1);
-        for (i, &op) in transfer.ops.iter().enumerate() {
-            set(op, Work::Transfer { model: t, instance: i / width, member: i % width })?;
-        }
-    }
-    for (i, vector) in model.step_work.iter().enumerate() {
-        set(vector.op, Work::Step(i))?;
-    }
-    for (id, op) in graph.iter() {
-        if op.kind != OpKind::Barrier && matches!(work[id.0 as usize], Work::None) {
-            return Err(PredictError::NoWork { op: op.clone() });
-        }
-    }
-    Ok(work)
 }

@@ -6,7 +6,7 @@
 use prism_graph::{Event, OpId, ReplicaSync, StepGraph};
 
 use super::PredictError;
-use super::lower::{LowerOptions, Probes};
+use super::options::{LowerOptions, Probes};
 use crate::sample::{Program, Sync, Value};
 
 /// How long operations take, as nodes of a program.
