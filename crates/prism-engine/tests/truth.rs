@@ -119,7 +119,7 @@ fn present_effects_are_found() {
         (EffectKind::StepWorker, 0.03),
         (EffectKind::Microbatch, 0.02),
         (EffectKind::Congestion, 0.15),
-        (EffectKind::WorkerSpread, 0.2),
+        (EffectKind::WorkerSpread, 0.3),
     ];
     for (kind, sd) in sizes {
         let found = (1..=40_u64)

@@ -11,6 +11,7 @@ const MAX_ROWS: usize = 20_000;
 
 /// Which effects the compute model has; decided once, and kept in bootstrap repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // one flag an effect
 pub struct Kept {
     /// Position effect.
     pub position: bool,
@@ -156,7 +157,9 @@ fn step_loads(e: &Estimates) -> Vec<f64> {
     let average = sd.iter().sum::<f64>() / sd.len().max(1) as f64;
     if average > 0.0 {
         for ((_, class), s) in classes.iter().zip(&sd) {
-            class.iter().for_each(|&c| out[c] = s / average);
+            for &c in class {
+                out[c] = s / average;
+            }
         }
     }
     out

@@ -158,7 +158,7 @@ pub fn bootstrap(
         if !tape.rebind(lower(graph, &fresh, options)?)? {
             *tape = lower(graph, &fresh, options)?.compile()?;
         }
-        let samples = tape.run(&RunOptions { threads: 1, ..run.clone() })?;
+        let samples = tape.run(&RunOptions { threads: 1, ..*run })?;
         let mut times: Vec<f64> = samples
             .get("step")
             .map_or(&[][..], |o| o.row(0))
