@@ -7,6 +7,8 @@ use prism_engine::calibrate::CalibrateError;
 use prism_engine::predict::PredictError;
 use prism_engine::profile::ProfileError;
 use prism_engine::sample::SampleError;
+use prism_engine::synth::SynthError;
+use prism_engine::validate::ValidateError;
 use prism_graph::GraphError;
 use prism_io::IoError;
 use prism_report::ReportError;
@@ -48,6 +50,12 @@ pub(crate) enum CliError {
     /// A prediction that is refused.
     #[error("no prediction for `{file}`")]
     Predict { file: String, source: PredictError },
+    /// A validation that is refused.
+    #[error("`{file}` cannot be validated")]
+    Validate { file: String, source: ValidateError },
+    /// A synthetic trace that cannot be made.
+    #[error("no synthetic trace")]
+    Synth { source: SynthError },
     /// Threads that cannot be started.
     #[error("cannot start {threads} threads")]
     Threads { threads: usize, source: rayon::ThreadPoolBuildError },
@@ -71,6 +79,8 @@ impl CliError {
                 }
                 other => other.hint(),
             },
+            CliError::Validate { source, .. } => source.hint(),
+            CliError::Synth { source } => source.hint(),
             CliError::Report(e) => e.hint(),
             CliError::Threads { .. } => Some("lower `--threads`"),
             CliError::Input { .. } | CliError::Stdout { .. } => None,

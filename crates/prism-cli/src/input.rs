@@ -52,7 +52,7 @@ pub(crate) fn any(path: &Path, args: &TraceArgs, context: &Context) -> Result<In
     }
     let bytes = slurp(path).map_err(failed)?;
     if starts_as_json(&mut bytes.as_slice()).map_err(failed)? {
-        return profile(path, &bytes, args, context);
+        return given_profile(path, &bytes, args, context);
     }
     let loaded = context.phase("read", || from_memory(path, &bytes, args))?;
     reader_warnings(&loaded, context);
@@ -115,23 +115,35 @@ fn from_memory(path: &Path, bytes: &[u8], args: &TraceArgs) -> Result<Loaded, Cl
     Ok(read_op_table_bytes(&name(path), bytes, meta, &options(args))?)
 }
 
-fn profile(
+/// Reads a profile.
+pub(crate) fn profile(path: &Path, context: &Context) -> Result<(Profile, SourceFile), CliError> {
+    let bytes = slurp(path).map_err(|source| CliError::Input { file: name(path), source })?;
+    parsed(path, &bytes, context)
+}
+
+/// A profile in place of a trace, to which reading flags mean nothing.
+fn given_profile(
     path: &Path,
     bytes: &[u8],
     args: &TraceArgs,
     context: &Context,
 ) -> Result<Input, CliError> {
-    let file = name(path);
     for (flag, given) in
         [("--meta", args.meta.is_some()), ("--allow-incomplete", args.allow_incomplete)]
     {
         if given {
             return Err(usage(
-                format!("`{flag}` is about reading a trace, but `{file}` is a profile"),
+                format!("`{flag}` is about reading a trace, but `{}` is a profile", name(path)),
                 format!("leave out `{flag}`"),
             ));
         }
     }
+    let (profile, source) = parsed(path, bytes, context)?;
+    Ok(Input::Profile(Box::new(profile), source))
+}
+
+fn parsed(path: &Path, bytes: &[u8], context: &Context) -> Result<(Profile, SourceFile), CliError> {
+    let file = name(path);
     let text = std::str::from_utf8(bytes).map_err(|e| CliError::Input {
         file: file.clone(),
         source: io::Error::new(io::ErrorKind::InvalidData, e),
@@ -140,5 +152,5 @@ fn profile(
         .phase("read", || Profile::from_json(text))
         .map_err(|source| CliError::Profile { file: file.clone(), source })?;
     let source = SourceFile { name: file, sha256: sha256_hex(bytes), bytes: bytes.len() as u64 };
-    Ok(Input::Profile(Box::new(profile), source))
+    Ok((profile, source))
 }

@@ -24,6 +24,7 @@ fn full() -> SynthSpec {
     e.worker = EffectSpec::normal(0.01);
     e.position = EffectSpec::normal(0.01);
     e.step = EffectSpec::normal(0.02);
+    e.window = EffectSpec::normal(0.01);
     e.step_worker = EffectSpec { sd_log: 0.01, law: EffectLaw::HeavyTailed };
     e.microbatch = EffectSpec { sd_log: 0.1, law: EffectLaw::Skewed };
     e.residual = EffectSpec::normal(0.02);

@@ -203,3 +203,110 @@ impl Cursor<'_> {
         Some(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page header: fields 1 to 3, then the header of its kind, whose field 1 counts values.
+    fn header(kind: i64, uncompressed: i64, compressed: i64, values: i64) -> Vec<u8> {
+        let mut out = Vec::new();
+        for v in [kind, uncompressed, compressed] {
+            out.push(0x15);
+            varint(&mut out, v);
+        }
+        // Skipped on the way: a checksum.
+        out.push(0x15);
+        varint(&mut out, -77);
+        // Field 5 of data pages, 7 of dictionary pages.
+        out.push(if kind == DICTIONARY_PAGE { 0x3C } else { 0x1C });
+        out.push(0x15);
+        varint(&mut out, values);
+        // Skipped on the way: an encoding, a boolean, statistics with text.
+        out.extend([0x15, 0x00, 0x11]);
+        out.extend([0x1C, 0x18, 0x03, b'a', b'b', b'c', 0x00]);
+        out.extend([0x00, 0x00]);
+        out
+    }
+
+    fn varint(out: &mut Vec<u8>, v: i64) {
+        let mut v = ((v << 1) ^ (v >> 63)).cast_unsigned();
+        while v >= 128 {
+            out.push(v as u8 | 128);
+            v >>= 7;
+        }
+        out.push(v as u8);
+    }
+
+    fn page(kind: i64, uncompressed: i64, compressed: i64, values: i64) -> Vec<u8> {
+        let mut out = header(kind, uncompressed, compressed, values);
+        out.resize(out.len() + usize::try_from(compressed).unwrap_or(0), 0xAB);
+        out
+    }
+
+    fn said(pages: &[Vec<u8>], codec: Compression) -> Result<(), String> {
+        check(&pages.concat(), codec, 100).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn honest_pages_pass() {
+        let pages = [page(DICTIONARY_PAGE, 40, 30, 10), page(0, 300, 200, 60), page(0, 9, 9, 40)];
+        assert_eq!(said(&pages, Compression::SNAPPY), Ok(()));
+        assert_eq!(said(&pages[2..], Compression::UNCOMPRESSED), Ok(()));
+    }
+
+    #[test]
+    fn claims_are_bounded() {
+        let good = page(0, 300, 200, 60);
+        for (bad, codec, expected) in [
+            (page(0, 10, 9, 1), Compression::UNCOMPRESSED, "10 bytes in 9 compressed ones"),
+            (
+                page(0, 1 << 31, 50, 1),
+                Compression::SNAPPY,
+                "2147483648 bytes in 50 compressed ones",
+            ),
+            (page(0, 22 * 50 + 65, 50, 1), Compression::SNAPPY, "1165 bytes in 50 compressed ones"),
+            (page(0, 300, 200, 101), Compression::SNAPPY, "101 values where there are at most 100"),
+            (
+                page(DICTIONARY_PAGE, 40, 40, 11),
+                Compression::SNAPPY,
+                "11 values where there are at most 10",
+            ),
+            (page(0, -1, 5, 1), Compression::SNAPPY, "a negative size"),
+            (page(0, 5, -1, 1), Compression::SNAPPY, "a negative size"),
+            (page(0, 5, 5, -1), Compression::SNAPPY, "a negative size"),
+        ] {
+            // Alone, where the good page is no page of this codec.
+            let pages =
+                if codec == Compression::SNAPPY { vec![good.clone(), bad] } else { vec![bad] };
+            let message = said(&pages, codec).unwrap_err();
+            assert!(message.ends_with(&format!("claims {expected}")), "{message}");
+        }
+        assert_eq!(said(&[page(0, 22 * 50 + 64, 50, 1)], Compression::SNAPPY), Ok(()));
+        let gzip = Compression::GZIP(parquet::basic::GzipLevel::default());
+        assert_eq!(said(&[page(0, 1000 * 50, 50, 1)], gzip), Ok(()));
+        assert!(said(&[page(0, 1100 * 50, 50, 1)], gzip).is_err());
+    }
+
+    /// Whatever follows, the check ends: headers that cannot be parsed are left to the decoder.
+    #[test]
+    fn garbage_ends() {
+        let mut state = 1_u32;
+        for length in 0..2000 {
+            let bytes: Vec<u8> = (0..length % 97)
+                .map(|_| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (state >> 24) as u8
+                })
+                .collect();
+            let _ = check(&bytes, Compression::SNAPPY, 100);
+        }
+        // A list that claims 2^63 structs, and nesting without end.
+        let endless = [0x19, 0xFC, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F];
+        assert!(check(&endless, Compression::SNAPPY, 100).is_ok());
+        assert!(check(&vec![0x1C; 100_000], Compression::SNAPPY, 100).is_ok());
+        // A list of 2^63 elements without content cannot be: each takes a byte.
+        let booleans = [0x19, 0xF1, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F];
+        assert!(check(&booleans, Compression::SNAPPY, 100).is_ok());
+    }
+}

@@ -285,7 +285,7 @@ pub(crate) fn layout(file: &str, names: &[String]) -> Result<Layout, IoError> {
         .iter()
         .enumerate()
         .filter(|(i, _)| !columns.iter().any(|(_, at)| at == i))
-        .map(|(_, n)| n.clone())
+        .map(|(i, n)| if n.is_empty() { format!("#{}", i + 1) } else { n.clone() })
         .collect();
     Ok(Layout { dialect, columns, ignored })
 }

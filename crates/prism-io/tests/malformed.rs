@@ -9,6 +9,7 @@ use std::io::Write;
 
 use common::{Cells, META_YAML, Sheet, parquet_file, small, text};
 use parquet::basic::{LogicalType, TimeUnit};
+use parquet::file::properties::WriterProperties;
 use prism_io::{IoError, Limits, ReadOptions, read_op_table, read_op_table_bytes};
 
 /// Asserts that reading fails, and how that is said.
@@ -408,6 +409,27 @@ fn changed_bytes() {
         }
     }
     assert!(accepted > 0, "no change was harmless: the test shows nothing");
+}
+
+/// The decoder panics on run lengths that do not end. That is an error like any other.
+#[test]
+fn decoder_panics_are_errors() {
+    use parquet::basic::Compression;
+    let columns = Sheet::small().parquet_columns();
+    let plain = WriterProperties::builder().set_compression(Compression::UNCOMPRESSED);
+    let whole = common::parquet_file_with(plain, &columns, &[]);
+    let mut panics = Vec::new();
+    for at in 4..whole.len() - 400 {
+        let mut bytes = whole.clone();
+        bytes[at..at + 12].fill(0xFF);
+        if let Err(error @ IoError::ParquetPanic { .. }) = common::read("trace-small", &bytes) {
+            panics.push(text(&error));
+        }
+    }
+    assert!(!panics.is_empty(), "the decoder does not panic any more: drop the guard");
+    panics.dedup();
+    assert_eq!(panics.len(), 1);
+    insta::assert_snapshot!("parquet-panic", panics[0]);
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use prism_io::{ReadOptions, read_op_table};
+use prism_io::{
+    OpTable, ReadOptions, read_op_table, write_op_table, write_op_table_csv,
+    write_op_table_straggler,
+};
 use prism_model::OpKind;
 
 /// The folder of the straggler traces, or `None` (said on standard error) where it is missing.
@@ -55,4 +58,72 @@ fn reads_st() {
     assert_eq!(loaded.table.steps().len(), 32);
     assert_eq!(loaded.warnings, Vec::<String>::new());
     assert_eq!((loaded.table.meta.dp_size, loaded.table.meta.tp_size), (2, 1));
+}
+
+fn sum(t: &OpTable, cells: &[f64], kind: Option<OpKind>) -> f64 {
+    t.kind
+        .iter()
+        .zip(cells)
+        .filter(|(k, _)| kind.is_none_or(|kind| **k == kind))
+        .map(|(_, c)| c)
+        .sum()
+}
+
+/// Sums that pandas 2 finds in the same files: `d.duration.astype("f8").sum()` and so on, the ends
+/// being `d.start_ts + d.duration` in single precision.
+#[test]
+fn sums_agree_with_pandas() {
+    let Some(folder) = straggler() else { return };
+    for (file, starts, durations, ends) in [
+        (
+            "trace-AR.parquet",
+            1_684_647.316_543_340_7,
+            33_220.985_254_037_66,
+            1_717_868.301_812_529_6,
+        ),
+        ("trace-ST.parquet", 6_893.271_394_968_033, 662.008_708_784_735_1, 7_555.280_102_433_637),
+    ] {
+        let t = read_op_table(&folder.join(file), &ReadOptions::default()).unwrap().table;
+        for (cells, expected) in
+            [(&t.start_s, starts), (&t.duration_s, durations), (&t.end_s, ends)]
+        {
+            let found = sum(&t, cells, None);
+            // 1e5 additions in another order: far below n * 2^-53 = 1.3e-11 relative.
+            assert!((found / expected - 1.0).abs() < 1.3e-11, "{file}: {found} {expected}");
+        }
+    }
+    let t = read_op_table(&folder.join("trace-AR.parquet"), &ReadOptions::default()).unwrap().table;
+    for (kind, expected) in [
+        (OpKind::BackwardCompute, 9_377.994_998_425_245),
+        (OpKind::ForwardRecv, 3_419.493_016_028_311),
+        (OpKind::Gc, 0.0),
+        (OpKind::GradsReduceScatter, 7_246.528_786_718_845),
+        (OpKind::LayernormGradsAllReduce, 4.517_963_299_527_764),
+    ] {
+        let found = sum(&t, &t.duration_s, Some(kind));
+        assert!((found - expected).abs() <= 1.3e-11 * expected, "{kind}: {found} {expected}");
+    }
+}
+
+/// A real trace survives every format, bit for bit.
+#[test]
+fn every_format_keeps_a_real_trace() {
+    let Some(folder) = straggler() else { return };
+    let mut whole =
+        read_op_table(&folder.join("trace-ST.parquet"), &ReadOptions::default()).unwrap().table;
+    whole.sources.clear();
+    let out = tempfile::tempdir().unwrap();
+    let native = out.path().join("n.parquet");
+    let foreign = out.path().join("trace-f.parquet");
+    let text = out.path().join("trace-t.csv");
+    let packed = out.path().join("trace-p.csv.gz");
+    write_op_table(&native, &whole).unwrap();
+    write_op_table_straggler(&foreign, &whole).unwrap();
+    write_op_table_csv(&text, &whole).unwrap();
+    write_op_table_csv(&packed, &whole).unwrap();
+    for path in [native, foreign, text, packed] {
+        let mut again = read_op_table(&path, &ReadOptions::default()).unwrap().table;
+        again.sources.clear();
+        assert!(again == whole, "{}", path.display());
+    }
 }

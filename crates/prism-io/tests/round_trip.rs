@@ -319,6 +319,57 @@ fn ends_follow_precision() {
     }
 }
 
+/// Codecs and encodings as writers vary them.
+#[test]
+fn pages_may_vary() {
+    use parquet::basic::{Compression, GzipLevel};
+    use parquet::file::properties::{WriterProperties, WriterVersion};
+    let columns = Sheet::small().parquet_columns();
+    for compression in
+        [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::GZIP(GzipLevel::default())]
+    {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            for (dictionary, rows) in [(true, 20_000), (false, 20_000), (false, 7)] {
+                let properties = WriterProperties::builder()
+                    .set_compression(compression)
+                    .set_writer_version(version)
+                    .set_dictionary_enabled(dictionary)
+                    .set_data_page_row_count_limit(rows)
+                    .set_write_batch_size(rows);
+                let bytes = common::parquet_file_with(properties, &columns, &[]);
+                let read = common::read("t", &bytes).unwrap();
+                assert_eq!(without_sources(read.table), small());
+            }
+        }
+    }
+}
+
+/// The densest honest pages, constant columns without a dictionary, pass the check of sizes.
+#[test]
+fn constant_columns_are_not_absurd() {
+    use common::Cells;
+    use parquet::basic::{Compression, GzipLevel};
+    use parquet::file::properties::WriterProperties;
+    let n = 300_000;
+    let columns = [
+        ("step", Cells::I64(vec![Some(1); n], None)),
+        ("rank", Cells::I32(vec![Some(0); n], None)),
+        ("optype", Cells::text(std::iter::repeat_n("gc", n))),
+        ("start_ts", Cells::F64(vec![Some(0.0); n])),
+        ("duration", Cells::F64(vec![Some(1.0); n])),
+    ]
+    .map(|(name, cells)| (name.to_owned(), cells));
+    let meta = Some(("m", &b"dp_size: 1\npp_size: 1\ntp_size: 1\nworld_size: 1\n"[..]));
+    for compression in [Compression::SNAPPY, Compression::GZIP(GzipLevel::try_new(9).unwrap())] {
+        let properties =
+            WriterProperties::builder().set_compression(compression).set_dictionary_enabled(false);
+        let bytes = common::parquet_file_with(properties, &columns, &[]);
+        assert!(bytes.len() < n * 30 / 15, "{} bytes: not dense", bytes.len());
+        let read = read_op_table_bytes("t", &bytes, meta, &ReadOptions::default()).unwrap();
+        assert_eq!(read.table.len(), n);
+    }
+}
+
 /// Several row groups are one table.
 #[test]
 fn reads_row_groups() {

@@ -114,6 +114,15 @@ pub struct TransferModel {
     pub laws: Vec<Option<LawChoice>>,
 }
 
+impl TransferModel {
+    /// Number of separate pools: instances and replicas where those differ.
+    pub fn cells(&self, replicas: usize) -> usize {
+        let instances = self.ops.len() / self.members.len().max(1);
+        let apart = |yes: bool, n: usize| if yes { n.max(1) } else { 1 };
+        apart(self.by_instance, instances) * apart(self.by_replica, replicas)
+    }
+}
+
 /// An operation whose value is drawn with the step: `values_s[r][t]`, seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StepVector {

@@ -58,8 +58,12 @@ impl Scale {
 /// ```
 /// assert_eq!(prism_report::seconds(7.95), "7.950 s");
 /// assert_eq!(prism_report::seconds(0.00042), "420.0 µs");
+/// assert_eq!(prism_report::seconds(0.0), "0 s");
 /// ```
 pub fn seconds(value_s: f64) -> String {
+    if value_s == 0.0 {
+        return "0 s".to_owned();
+    }
     Scale::new(value_s, 0.0).with_unit(value_s)
 }
 

@@ -3,7 +3,7 @@
 use prism_engine::predict::{Bounds, Draws, Estimate, PredictReport, ResampleUnit, StepGuarantee};
 use prism_engine::profile::{JobFile, SourceFile};
 use prism_engine::replay::Builder;
-use prism_model::Effect;
+use prism_model::{Effect, EffectKind};
 use serde::{Deserialize, Serialize};
 
 use crate::calibrate::{by_size, in_words};
@@ -33,6 +33,17 @@ pub enum ModelKind {
     Iid,
 }
 
+/// Over what a distribution is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Over {
+    /// Steps on the recorded cluster.
+    Steps,
+    /// Clusters one might be given.
+    Clusters,
+}
+
 /// Whether a requirement is met.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RequirementResult {
@@ -54,6 +65,8 @@ pub struct PredictOutput {
     /// The prediction.
     #[serde(flatten)]
     pub report: PredictReport,
+    /// Over what the distribution is.
+    pub over_what: Over,
     /// Which model of durations was sampled.
     pub model: ModelKind,
     /// What was given.
@@ -209,14 +222,32 @@ impl PredictOutput {
 
     fn effects(&self) -> Table {
         let mut table = Table::new("What moves it", &["effect", ">s.d. in log time", ""]);
-        for effect in by_size(&self.effects).into_iter().filter(|e| e.kept && e.sd_log > 0.0) {
+        let there = || by_size(&self.effects).into_iter().filter(|e| e.kept && e.sd_log > 0.0);
+        for effect in there().filter(|e| !self.is_fixed(e.kind)) {
             table.row(vec![
                 effect.kind.to_string(),
                 percent(effect.sd_log),
                 in_words(effect.kind).to_owned(),
             ]);
         }
+        for effect in there().filter(|e| self.is_fixed(e.kind)) {
+            let cells = vec![
+                effect.kind.to_string(),
+                percent(effect.sd_log),
+                format!("{} (the same in every step)", in_words(effect.kind)),
+            ];
+            table.toned(cells, Tone::Dim);
+        }
         table
+    }
+
+    /// Whether an effect has the same value in every sample.
+    fn is_fixed(&self, kind: EffectKind) -> bool {
+        match kind {
+            EffectKind::Position => true,
+            EffectKind::Worker | EffectKind::WorkerSpread => self.over_what == Over::Steps,
+            _ => false,
+        }
     }
 
     /// One row a statistic: quantiles, mean, s.d., slow-downs, noise-free step, guarantee.

@@ -11,7 +11,9 @@
 //! word allows. The mean of the sampled law is exact up to single precision, and its variance falls
 //! short only by the variance of the misfit. A law with a jump in its quantile function (two well separated modes)
 //! would be smeared over an octave; [`Jumps`] scales the coordinate of a side so that one jump falls
-//! on an octave's edge. [`QuantileTable::accuracy`] says how good a table is.
+//! on an octave's edge. [`QuantileTable::accuracy`] says how good a table is: for lognormal laws of
+//! log-s.d. 0.005 to 0.3 the relative error of the standard deviation is below 2·10⁻⁴ and the
+//! Kolmogorov–Smirnov distance about 10⁻³, nearly all of it next to the median.
 
 use thiserror::Error;
 

@@ -4,6 +4,8 @@ mod calibrate;
 mod other;
 mod predict;
 mod replay;
+mod synth;
+mod validate;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +16,8 @@ pub(crate) use calibrate::CalibrateArgs;
 pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 pub(crate) use predict::{DrawsArg, IsaArg, ModelArg, OverArg, PredictArgs};
 pub(crate) use replay::ReplayArgs;
+pub(crate) use synth::{DurationArg, EffectArg, Plan, SynthArgs};
+pub(crate) use validate::ValidateArgs;
 pub(crate) use values::{Guarantee, Requirement, Statistic};
 
 /// Turns traces of distributed-training jobs into probability distributions of step time
@@ -42,6 +46,10 @@ pub(crate) enum Command {
     Calibrate(CalibrateArgs),
     /// Predict the distribution of step time from a trace or a profile
     Predict(PredictArgs),
+    /// Predict held-out steps of a trace and say how far off the predictions are
+    Validate(ValidateArgs),
+    /// Make a synthetic trace, of a known truth or of a profile
+    Synth(SynthArgs),
     /// Print the JSON schema of an output
     Schema(SchemaArgs),
     /// Print a completion script for a shell
@@ -57,9 +65,12 @@ impl Command {
         match self {
             Command::Calibrate(args) => is_stdout(&args.output),
             Command::Predict(args) => is_stdout(&args.output),
-            Command::Replay(_) | Command::Schema(_) | Command::Completions(_) | Command::Man(_) => {
-                false
-            }
+            Command::Synth(args) => args.output == Path::new("-"),
+            Command::Replay(_)
+            | Command::Validate(_)
+            | Command::Schema(_)
+            | Command::Completions(_)
+            | Command::Man(_) => false,
         }
     }
 }

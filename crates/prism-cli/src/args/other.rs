@@ -20,6 +20,10 @@ pub(crate) enum SchemaName {
     Profile,
     /// `prism predict --json`
     Predict,
+    /// `prism validate --json`
+    Validate,
+    /// `prism synth --json`
+    Synth,
 }
 
 /// Print a completion script for a shell

@@ -56,7 +56,8 @@ fn shifted(text: &str, value: f64) -> f64 {
     exact.unwrap_or(value / 100.0)
 }
 
-fn number(text: &str) -> Result<f64, String> {
+/// A finite number.
+pub(crate) fn number(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
         _ => Err(format!("`{text}` is not a number")),
@@ -64,7 +65,7 @@ fn number(text: &str) -> Result<f64, String> {
 }
 
 /// A time with its unit, in seconds.
-fn duration(text: &str) -> Result<f64, String> {
+pub(crate) fn duration(text: &str) -> Result<f64, String> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (digits, unit) = text.split_at(split);

@@ -4,6 +4,8 @@ mod about;
 mod calibrate;
 mod predict;
 mod replay;
+mod synth;
+mod validate;
 
 use crate::args::Command;
 use crate::context::Context;
@@ -15,6 +17,8 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
         Command::Replay(args) => replay::run(args, context),
         Command::Calibrate(args) => calibrate::run(args, context),
         Command::Predict(args) => predict::run(args, context),
+        Command::Validate(args) => validate::run(args, context),
+        Command::Synth(args) => synth::run(args, context),
         Command::Schema(args) => about::schema(args, context),
         Command::Completions(args) => about::completions(args, context),
         Command::Man(args) => about::man(args, context),

@@ -11,7 +11,8 @@ use prism_engine::profile::{Profile, SourceFile, profile};
 use prism_engine::sample::Isa;
 use prism_graph::StepGraph;
 use prism_io::write_samples;
-use prism_report::{InputKind, ModelKind, PredictOutput, RequirementResult, json_text};
+use prism_model::EffectKind;
+use prism_report::{InputKind, ModelKind, Over, PredictOutput, RequirementResult, json_text};
 
 use crate::args::{
     DrawsArg, Format, Guarantee, IsaArg, ModelArg, OverArg, PredictArgs, Requirement, Statistic,
@@ -39,7 +40,14 @@ pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliE
         let samples: Vec<f64> = prediction.samples_s.iter().map(|&v| f64::from(v)).collect();
         context.phase("write", || write_samples(path, &[("step_s", &samples)]))?;
     }
-    let output = source.output(prediction, requirements);
+    if args.over == OverArg::Clusters && !source.workers_differ() {
+        prediction.report.warnings.push(
+            "the replicas do not differ for good (worker effect dropped): by this model all clusters \
+             are alike"
+                .to_owned(),
+        );
+    }
+    let output = source.output(prediction, requirements, args.over);
     let mut document = output.document();
     document.hint = Some(source.hint(args));
     let text = context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
@@ -142,13 +150,23 @@ impl Calibration {
             .map_err(|source| CliError::Profile { file: input::name(&args.input), source })
     }
 
+    /// Whether there is anything by which clusters differ.
+    fn workers_differ(&self) -> bool {
+        self.profile.model.effects.iter().any(|e| e.kind == EffectKind::Worker && e.kept)
+    }
+
     fn output(
         &self,
         prediction: Prediction,
         requirements: Vec<RequirementResult>,
+        over: OverArg,
     ) -> PredictOutput {
         PredictOutput {
             report: prediction.report,
+            over_what: match over {
+                OverArg::Steps => Over::Steps,
+                OverArg::Clusters => Over::Clusters,
+            },
             model: ModelKind::Effects,
             input: self.kind,
             sources: self.sources.clone(),

@@ -76,7 +76,7 @@ pub(super) fn compute_model(
     let sd = |kind| effects.iter().find(|e| e.kind == kind).map_or(0.0, |e| e.sd_log);
     let microbatch_sd = if keep.microbatch { sd(EffectKind::Microbatch) } else { 0.0 };
     let (vectors, _) = step_vectors(
-        &e,
+        &e.levels(),
         windows,
         Keep { step: keep.step, step_worker: keep.step_worker, window: keep.window },
     );
@@ -162,6 +162,11 @@ fn step_loads(e: &Estimates) -> Vec<f64> {
     out
 }
 
+/// Of this many microbatch rows, every how-manieth is kept.
+pub(super) fn row_stride(rows: usize) -> usize {
+    rows.div_ceil(MAX_ROWS).max(1)
+}
+
 /// What varies inside cells, one row a (step, replica, microbatch), `[row][c]`, scaled to its
 /// unbiased variance and divided by the replica's spread.
 fn inner_rows(e: &Estimates, keep: Kept, spread: &[Vec<f64>]) -> Vec<f32> {
@@ -174,7 +179,7 @@ fn inner_rows(e: &Estimates, keep: Kept, spread: &[Vec<f64>]) -> Vec<f32> {
     let position =
         if keep.position { (t * r) as f64 / ((t * r) as f64 - 1.0).max(1.0) } else { 1.0 };
     let unbias = (m as f64 / (m as f64 - 1.0) * position).sqrt();
-    let stride = rows.div_ceil(MAX_ROWS).max(1);
+    let stride = row_stride(rows);
     let mut out = Vec::with_capacity(rows.div_ceil(stride) * e.inner.len());
     for row in (0..rows).step_by(stride) {
         for c in 0..e.inner.len() {

@@ -6,7 +6,38 @@
 //! within step; stage within replica), split into means of windows and deviations inside windows,
 //! is therefore scaled by `√(1 − noise variance / observed variance)`.
 
-use super::effects::Estimates;
+/// What step vectors are made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Levels {
+    pub(crate) steps: usize,
+    pub(crate) replicas: usize,
+    /// Means over microbatches with base, worker and position removed, `[c][t][r]`.
+    pub(crate) cell: Vec<Vec<f64>>,
+    /// Noise variance that microbatches leave in one cell mean, `[c]`.
+    pub(crate) cell_noise: Vec<f64>,
+    pub(crate) classes: Vec<Class>,
+}
+
+/// Signatures of one kind of compute.
+#[derive(Clone, Debug)]
+pub(crate) struct Class {
+    pub(crate) signatures: Vec<usize>,
+    /// Noise variance that microbatches leave in the mean of their cells.
+    pub(crate) noise: f64,
+}
+
+impl Levels {
+    /// Mean of a class's cells, `[t][r]`.
+    fn class_mean(&self, class: &Class) -> Vec<f64> {
+        let mut out = vec![0.0; self.steps * self.replicas];
+        for &c in &class.signatures {
+            for (o, v) in out.iter_mut().zip(&self.cell[c]) {
+                *o += v / class.signatures.len() as f64;
+            }
+        }
+        out
+    }
+}
 
 /// Scales by level and class, for the record.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,16 +59,15 @@ pub(crate) struct Keep {
 }
 
 /// Step vectors in log time, `[c][r][t]`.
-pub(crate) fn step_vectors(e: &Estimates, windows: &[u32], keep: Keep) -> (Vec<f32>, Shrinkage) {
-    let (steps, replicas) = (e.inner.steps, e.inner.replicas);
-    let mut vectors = vec![0.0f64; e.inner.len() * steps * replicas];
+pub(crate) fn step_vectors(e: &Levels, windows: &[u32], keep: Keep) -> (Vec<f32>, Shrinkage) {
+    let (steps, replicas) = (e.steps, e.replicas);
+    let mut vectors = vec![0.0f64; e.cell.len() * steps * replicas];
     let mut shrinkage = Shrinkage::default();
-    let classes = e.classes();
-    for (_, class) in &classes {
-        let replica_level = e.cell_mean(class);
+    for level in &e.classes {
+        let (class, class_noise) = (&level.signatures, level.noise);
+        let replica_level = e.class_mean(level);
         let step_level: Vec<f64> =
             replica_level.chunks(replicas).map(super::effects::mean).collect();
-        let class_noise = e.mean_noise(class);
         let mut total = vec![0.0; steps];
         if keep.step {
             let noise = class_noise / replicas as f64;
@@ -72,7 +102,7 @@ pub(crate) fn step_vectors(e: &Estimates, windows: &[u32], keep: Keep) -> (Vec<f
                         .collect()
                 })
                 .collect();
-            let own = class.iter().map(|&c| e.cell_noise(c)).sum::<f64>() / class.len() as f64;
+            let own = class.iter().map(|&c| e.cell_noise[c]).sum::<f64>() / class.len() as f64;
             let mut out: Vec<&mut Vec<f64>> = by_stage.iter_mut().collect();
             let noise = (own - class_noise).max(0.0);
             let kept = (keep.window, keep.step_worker);

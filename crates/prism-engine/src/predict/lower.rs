@@ -139,9 +139,9 @@ impl<'a> Lowering<'a> {
                     self.add_microbatch_pool(c);
                 }
             }
-            for transfer in &self.model.transfers {
-                self.transfer_pools.push(self.program.pool(transfer.rows_s.clone()));
-            }
+        }
+        for transfer in &self.model.transfers {
+            self.transfer_pools.push(self.program.pool(transfer.rows_s.clone()));
         }
         if !self.model.congestion.is_empty() {
             self.congestion_pool = Some(self.program.pool(self.model.congestion.clone()));
@@ -375,8 +375,17 @@ impl<'a> Lowering<'a> {
         let first = &self.graph.ops()[transfer.ops[instance * width] as usize];
         let key = entity(Key::new("transfer").with(self.now.step), transfer.members[0])
             .with(u64::from(first.seq));
+        let apart = transfer.by_instance || transfer.by_replica;
         match self.options.draws {
-            Draws::Empirical => {
+            Draws::Parametric if !apart => {
+                let members = &self.tables.transfer[model];
+                match members.get(member).copied() {
+                    Some((Some(table), _)) => self.program.draw(table, key, Scope::PerReplica),
+                    Some((None, constant)) => self.program.constant(constant),
+                    None => self.program.constant(member_mean(transfer, member)),
+                }
+            }
+            _ => {
                 let replicas = self.replicas();
                 let axes = (
                     if transfer.by_instance { transfer.ops.len() / width } else { 1 },
@@ -399,14 +408,6 @@ impl<'a> Lowering<'a> {
                     Offset::Fixed(at(0))
                 };
                 self.program.gather(self.transfer_pools[model], row, width as u32, offset)
-            }
-            Draws::Parametric => {
-                let members = &self.tables.transfer[model];
-                match members.get(member).copied() {
-                    Some((Some(table), _)) => self.program.draw(table, key, Scope::PerReplica),
-                    Some((None, constant)) => self.program.constant(constant),
-                    None => self.program.constant(member_mean(transfer, member)),
-                }
             }
         }
     }

@@ -182,11 +182,12 @@ fn quiet(model: &DurationModel) -> DurationModel {
     }
     for transfer in &mut quiet.transfers {
         let width = transfer.members.len();
-        transfer.rows_s = (0..width)
-            .map(|k| {
-                mean(&transfer.rows_s.iter().skip(k).step_by(width).copied().collect::<Vec<_>>())
-            })
-            .collect();
+        let cell = transfer.rows_s.len() / transfer.cells(replicas);
+        let means = |rows: &[f32]| -> Vec<f32> {
+            let member = |k| rows.iter().skip(k).step_by(width).copied().collect::<Vec<_>>();
+            (0..width).map(|k| mean(&member(k))).collect()
+        };
+        transfer.rows_s = transfer.rows_s.chunks(cell.max(1)).flat_map(means).collect();
     }
     quiet
 }

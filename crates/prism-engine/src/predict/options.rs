@@ -17,7 +17,8 @@ pub enum Draws {
     /// Whole observed vectors.
     #[default]
     Empirical,
-    /// Fitted laws for compute and point-to-point; step-level values stay observed vectors.
+    /// Fitted laws for compute, and for point-to-point whose positions and replicas do not differ;
+    /// other transfers and step-level values stay observed vectors.
     Parametric,
 }
 

@@ -55,6 +55,7 @@ pub(super) struct Laws {
     pub(super) worker: Effect,
     pub(super) position: Effect,
     step: Effect,
+    window: Effect,
     step_worker: Effect,
     microbatch: Effect,
     residual: Effect,
@@ -101,7 +102,7 @@ pub(super) struct Plan<'a> {
 
 /// Drawn effects of some steps, in log time.
 pub(super) struct Effects {
-    /// Outliers and early windows included, `[t]`.
+    /// Outliers and windows included, `[t]`.
     pub(super) step: Vec<f64>,
     pub(super) outliers: Vec<bool>,
     pub(super) congestion: Vec<f64>,
@@ -127,6 +128,7 @@ impl<'a> Plan<'a> {
             worker: Effect::new(e.worker)?,
             position: Effect::new(e.position)?,
             step: Effect::new(e.step)?,
+            window: Effect::new(e.window)?,
             step_worker: Effect::new(e.step_worker)?,
             microbatch: Effect::new(e.microbatch)?,
             residual: Effect::new(e.residual)?,
@@ -216,9 +218,14 @@ impl<'a> Plan<'a> {
             outlier = stream(seed, "outlier", &entity).random::<f64>() < o.probability;
             log += if outlier { o.factor.ln() } else { 0.0 };
         }
-        if self.spec.is_early(step) {
+        let window = self.spec.window_of(step);
+        if window <= 0 {
             log += self.spec.early_window_shift_log;
         }
+        // Windows are known by the id they start with, so that they may be made in any portions.
+        let period = i64::from(self.spec.steps.window) - 1 + self.spec.steps.gap;
+        let start = self.spec.steps.first + window * period;
+        log += self.laws.window.draws(1, seed, "window", &[start as u64])[0];
         effects.step.push(log);
         effects.outliers.push(outlier);
         effects.congestion.push(self.laws.congestion.draws(1, seed, "congestion", &entity)[0]);

@@ -162,11 +162,14 @@ impl Drawing<'_> {
         let congestion = self.model.congestion.get(row).map_or(1.0, |f| f64::from(*f));
         for transfer in &self.model.transfers {
             let width = transfer.members.len().max(1);
-            let rows = transfer.rows_s.len() / width;
+            let instances = if transfer.by_instance { transfer.ops.len() / width } else { 1 };
+            let replicas = if transfer.by_replica { self.replicas() } else { 1 };
+            let rows = transfer.rows_s.len() / width / (instances * replicas).max(1);
             let Some(first) = transfer.members.first().filter(|_| rows > 0) else { continue };
             let mut rng = self.stream(TRANSFER, step, r, first);
-            for instance in transfer.ops.chunks(width) {
-                let drawn = rng.random_range(0..rows);
+            for (i, instance) in transfer.ops.chunks(width).enumerate() {
+                let cell = (i % instances) * replicas + r % replicas;
+                let drawn = cell * rows + rng.random_range(0..rows);
                 for (&op, x) in instance.iter().zip(&transfer.rows_s[drawn * width..]) {
                     work[op as usize * self.replicas() + r] = f64::from(*x) * congestion;
                 }

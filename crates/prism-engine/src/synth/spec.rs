@@ -7,7 +7,7 @@ use super::SynthError;
 
 /// A job whose truth is known: plan, mean durations, and what is random about them.
 ///
-/// `log d = base + worker(r, stage) + position(c, m) + step(t)·load(kind) + step-worker(t, r, stage)
+/// `log d = base + worker(r, stage) + position(c, m) + (window(t) + step(t))·load(c) + step-worker(t, r, stage)
 /// + spread(r, stage)·(microbatch(t, r, m)·load(c) + residual)` for compute of signature `c`, and
 /// `log x = base + congestion(t) + draw(instance)` for transfers, the draw shared by the
 /// participants. An effect with s.d. 0 is absent.
@@ -174,6 +174,8 @@ pub struct SynthEffects {
     pub position: EffectSpec,
     /// By step.
     pub step: EffectSpec,
+    /// By window of steps, with the step effect's loads.
+    pub window: EffectSpec,
     /// What the step effect does to each signature.
     pub step_load: Loads,
     /// By step, replica and stage.
@@ -194,11 +196,12 @@ pub struct SynthEffects {
 
 impl SynthEffects {
     /// Every effect with its key in files.
-    pub fn all(&self) -> [(&'static str, EffectSpec); 9] {
+    pub fn all(&self) -> [(&'static str, EffectSpec); 10] {
         [
             ("worker", self.worker),
             ("position", self.position),
             ("step", self.step),
+            ("window", self.window),
             ("step_worker", self.step_worker),
             ("microbatch", self.microbatch),
             ("residual", self.residual),
@@ -268,10 +271,13 @@ impl SynthSpec {
         (0..count).map(|i| first + i64::from(i / window) * jump + i64::from(i % window)).collect()
     }
 
-    /// Whether a step belongs to the first window.
-    pub(super) fn is_early(&self, step: i64) -> bool {
-        let window = if self.steps.window == 0 { self.steps.count } else { self.steps.window };
-        step < self.steps.first + i64::from(window)
+    /// Window of a step, 0 for the first; steps between two windows belong to the one before.
+    pub(super) fn window_of(&self, step: i64) -> i64 {
+        let SynthSteps { count, first, window, gap } = self.steps;
+        if window == 0 {
+            return i64::from(step - first >= i64::from(count));
+        }
+        (step - first).div_euclid(i64::from(window) - 1 + gap)
     }
 
     /// Checks everything.

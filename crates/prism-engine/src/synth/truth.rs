@@ -22,7 +22,7 @@ pub struct SynthTruth {
     pub worker_spread: Vec<Vec<f64>>,
     /// Position effect, `[signature][microbatch]`.
     pub position_log: Vec<Vec<f64>>,
-    /// Step effect at load 1, outliers and an early window's shift included, `[step]`.
+    /// Step effect at load 1, outliers and windows included, `[step]`.
     pub step_log: Vec<f64>,
     /// Congestion, `[step]`.
     pub congestion_log: Vec<f64>,

@@ -20,6 +20,7 @@ pub use replicas::ReplicaScore;
 pub use score::{Deviation, Errors, PredictorScore};
 
 use crate::calibrate::{CalibrateOptions, Selection, calibrate};
+use crate::iid;
 use crate::predict::{LowerOptions, Probes, lower};
 use crate::replay::{Builder, Replayed, recorded_step_times};
 use crate::sample::{RunOptions, Samples};
@@ -182,7 +183,7 @@ struct SplitScores {
     samples: Samples,
 }
 
-const PREDICTORS: [&str; 4] = ["prism", "constant", "normal", "ecdf"];
+const PREDICTORS: [&str; 5] = ["prism", "constant", "normal", "ecdf", "iid"];
 
 fn split_report(
     name: &str,
@@ -252,9 +253,31 @@ fn score_split(
             mean + sd * prism_stats::htest::normal_quantile(p)
         })
         .collect();
-    let scores = [prism, vec![mean; 2], normal, known]
+    let iid = iid_times(replayed, train, options, run.seed)?;
+    let scores = [prism, vec![mean; 2], normal, known, iid]
         .iter()
         .map(|predicted| score(predicted, &held_out, options.seed.wrapping_add(i)))
         .collect::<Result<Vec<_>, _>>()?;
     Ok(SplitScores { scores, samples })
+}
+
+/// Sorted step times predicted by the published rules, from the same steps, seconds.
+fn iid_times(
+    replayed: &Replayed,
+    train: &[usize],
+    options: &ValidateOptions,
+    seed: u64,
+) -> Result<Vec<f64>, ValidateError> {
+    let selection = Selection::steps(replayed, train.to_vec());
+    let model = iid::calibrate(replayed, &selection, &iid::IidOptions::default())?;
+    let settings = iid::IidPredictOptions {
+        samples: options.samples,
+        seed,
+        threads: 1,
+        ..iid::IidPredictOptions::default()
+    };
+    let mut times: Vec<f64> =
+        iid::predict(&replayed.graph, &model, &settings)?.into_iter().map(f64::from).collect();
+    times.sort_by(f64::total_cmp);
+    Ok(times)
 }

@@ -5,12 +5,12 @@ use std::error::Error as _;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use parquet::basic::{LogicalType, Repetition, Type as Physical};
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{
     BoolType, ByteArray, ByteArrayType, DoubleType, FloatType, Int32Type, Int64Type,
 };
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 use prism_io::{IoError, JobMeta, Loaded, NO_GROUP, OpRow, OpTable, OpTableBuilder, ReadOptions};
@@ -274,14 +274,21 @@ impl Cells {
 
 /// A Parquet file of one row group. Panics on what the encoder refuses: the tests' own mistake.
 pub fn parquet_file(columns: &[(String, Cells)], keys: &[(&str, &str)]) -> Vec<u8> {
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
+    parquet_file_with(properties, columns, keys)
+}
+
+/// As [`parquet_file`], with these properties.
+pub fn parquet_file_with(
+    properties: WriterPropertiesBuilder,
+    columns: &[(String, Cells)],
+    keys: &[(&str, &str)],
+) -> Vec<u8> {
     let fields = columns.iter().map(|(n, c)| Arc::new(c.schema(n))).collect();
     let schema = Type::group_type_builder("schema").with_fields(fields).build().unwrap();
     let keys: Vec<KeyValue> =
         keys.iter().map(|(k, v)| KeyValue::new((*k).to_owned(), (*v).to_owned())).collect();
-    let properties = WriterProperties::builder()
-        .set_compression(parquet::basic::Compression::SNAPPY)
-        .set_key_value_metadata(Some(keys))
-        .build();
+    let properties = properties.set_key_value_metadata(Some(keys)).build();
     let mut bytes = Vec::new();
     let mut writer =
         SerializedFileWriter::new(&mut bytes, Arc::new(schema), Arc::new(properties)).unwrap();

@@ -44,6 +44,12 @@ unsafe fn magnitude(word: __m256i) -> __m256 {
     }
 }
 
+/// Looks up 8 entries by the low three bits of an index.
+#[inline(always)]
+unsafe fn look(row: &[f32; 8], entry: __m256i) -> __m256 {
+    unsafe { _mm256_permutevar8x32_ps(_mm256_load_ps(row.as_ptr()), entry) }
+}
+
 /// constant + (slope + curvature · x) · x.
 #[inline(always)]
 unsafe fn quadratic(constant: __m256, slope: __m256, x: __m256) -> __m256 {
@@ -58,10 +64,8 @@ unsafe fn quadratic(constant: __m256, slope: __m256, x: __m256) -> __m256 {
 unsafe fn top(t: &PreparedTable, side: usize, x: __m256) -> __m256 {
     unsafe {
         let octave = _mm256_srli_epi32::<23>(_mm256_castps_si256(x));
-        let look = |part: usize| {
-            _mm256_permutevar8x32_ps(_mm256_load_ps(t.top[side][part].as_ptr()), octave)
-        };
-        quadratic(look(0), look(1), x)
+        let [constant, slope] = &t.top[side];
+        quadratic(look(constant, octave), look(slope, octave), x)
     }
 }
 
@@ -233,16 +237,11 @@ impl Simd for Avx2 {
                 return full(t, word, x);
             }
             let octave = _mm256_srli_epi32::<23>(_mm256_castps_si256(x));
-            let look = |part: usize| {
-                let lower = _mm256_load_ps(t.top[0][part].as_ptr());
-                let upper = _mm256_load_ps(t.top[1][part].as_ptr());
-                _mm256_blendv_ps(
-                    _mm256_permutevar8x32_ps(lower, octave),
-                    _mm256_permutevar8x32_ps(upper, octave),
-                    _mm256_castsi256_ps(word),
-                )
-            };
-            quadratic(look(0), look(1), x)
+            let ([c0, s0], [c1, s1]) = (&t.top[0], &t.top[1]);
+            let side = _mm256_castsi256_ps(word);
+            let constant = _mm256_blendv_ps(look(c0, octave), look(c1, octave), side);
+            let slope = _mm256_blendv_ps(look(s0, octave), look(s1, octave), side);
+            quadratic(constant, slope, x)
         }
     }
     #[inline(always)]

@@ -40,9 +40,13 @@ unsafe fn magnitude(word: __m512i) -> __m512 {
     }
 }
 
+/// Looks up 32 entries by the low five bits of an index.
 #[inline(always)]
-unsafe fn load2(row: &[f32; 32]) -> (__m512, __m512) {
-    unsafe { (_mm512_load_ps(row.as_ptr()), _mm512_load_ps(row.as_ptr().add(16))) }
+unsafe fn look(row: &[f32; 32], entry: __m512i) -> __m512 {
+    unsafe {
+        let (low, high) = (_mm512_load_ps(row.as_ptr()), _mm512_load_ps(row.as_ptr().add(16)));
+        _mm512_permutex2var_ps(low, entry, high)
+    }
 }
 
 /// constant + (slope + curvature · x) · x.
@@ -59,11 +63,8 @@ unsafe fn quadratic(constant: __m512, slope: __m512, x: __m512) -> __m512 {
 unsafe fn side(t: &PreparedTable, side: usize, x: __m512) -> __m512 {
     unsafe {
         let octave = _mm512_srli_epi32::<23>(_mm512_castps_si512(x));
-        let look = |part: usize| {
-            let (low, high) = load2(&t.full[side][part]);
-            _mm512_permutex2var_ps(low, octave, high)
-        };
-        quadratic(look(0), look(1), x)
+        let [constant, slope] = &t.full[side];
+        quadratic(look(constant, octave), look(slope, octave), x)
     }
 }
 
@@ -74,8 +75,8 @@ unsafe fn both<const SCALED: bool>(t: &PreparedTable, x: __m512) -> (__m512, __m
         return (x, x);
     }
     unsafe {
-        let scale = |i: usize| _mm512_mul_ps(x, _mm512_set1_ps(t.scale[i]));
-        (scale(0), scale(1))
+        let [lower, upper] = t.scale;
+        (_mm512_mul_ps(x, _mm512_set1_ps(lower)), _mm512_mul_ps(x, _mm512_set1_ps(upper)))
     }
 }
 
@@ -231,11 +232,8 @@ impl Simd for Avx512 {
                 _mm512_srli_epi32::<23>(bits),
                 _mm512_srli_epi32::<27>(word),
             );
-            let look = |part: usize| {
-                let (low, high) = load2(&t.middle[part]);
-                _mm512_permutex2var_ps(low, entry, high)
-            };
-            quadratic(look(0), look(1), x)
+            let [constant, slope] = &t.middle;
+            quadratic(look(constant, entry), look(slope, entry), x)
         }
     }
     #[inline(always)]
