@@ -93,7 +93,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn key(&self, effect: &str, op: &Op) -> Key {
-        entity(Key::new(effect).with(self.step), &op.signature()).with(u64::from(op.seq))
+        entity(Key::new(effect).with(self.step), op.signature()).with(u64::from(op.seq))
     }
 
     fn draw(&mut self, source: Source, key: Key, scope: Scope) -> Value {
@@ -137,7 +137,7 @@ impl Durations for Lowering<'_> {
         &mut self.program
     }
 
-    fn begin_step(&mut self, step: u32) -> Result<(), PredictError> {
+    fn begin_step(&mut self, step: u32) {
         self.step = u64::from(step);
         self.shared.clear();
         self.durations.fill(None);
@@ -147,7 +147,6 @@ impl Durations for Lowering<'_> {
             let row = self.program.index(rows, key, Scope::Shared);
             self.regime = Some(self.program.gather(pool, row, 1, Offset::Fixed(0)));
         }
-        Ok(())
     }
 
     fn ready(&mut self, op: OpId, latest: Value, _ends: &[Option<Value>]) -> Value {
@@ -157,8 +156,8 @@ impl Durations for Lowering<'_> {
         self.program.add(latest, gap)
     }
 
-    fn end(&mut self, op: OpId, start: Value) -> Result<Value, PredictError> {
-        let Some(work) = self.work[op.0 as usize] else { return Ok(start) };
+    fn end(&mut self, op: OpId, start: Value) -> Value {
+        let Some(work) = self.work[op.0 as usize] else { return start };
         let what = &self.graph.ops()[op.0 as usize];
         let value = if work.communication && !what.kind.is_p2p() {
             self.collective(op, work.source)
@@ -169,10 +168,10 @@ impl Durations for Lowering<'_> {
         if self.options.probes.stage_compute && what.kind.is_microbatch_compute() {
             self.durations[op.0 as usize] = Some(value);
         }
-        Ok(match self.regime.filter(|_| work.communication) {
+        match self.regime.filter(|_| work.communication) {
             Some(factor) => self.program.mul_add(value, factor, start),
             None => self.program.add(start, value),
-        })
+        }
     }
 
     fn duration(&self, op: OpId) -> Option<Value> {

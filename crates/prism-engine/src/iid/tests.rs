@@ -275,7 +275,7 @@ fn the_regime_is_the_median_over_pools_and_its_removal_leaves_the_rest() {
             .collect()
     };
     let wild: pool::List = vec![(0, 3.0), (1, 1e-9), (2, 1e9)];
-    let mut pools = vec![pool(1.0), pool(7.0), pool(1e-3), wild, vec![(1, 0.0)]];
+    let mut pools = [pool(1.0), pool(7.0), pool(1e-3), wild, vec![(1, 0.0)]];
     let got = regime::factors(pools.iter(), 3);
     for (g, f) in got.iter().zip(&factor) {
         assert!((g - f).abs() < 1e-12, "{got:?}");
@@ -390,7 +390,9 @@ fn participants_of_a_collective_share_one_draw() {
         let op = |kind, stage| Op { kind, stage, chunk: -1, microbatch: -1, seq: 0 };
         let members: Vec<_> =
             (0..2).map(|s| builder.op(op(OpKind::OptimizerClipMainGrad, s))).collect();
-        members.iter().for_each(|&m| builder.sink(m));
+        for &member in &members {
+            builder.sink(member);
+        }
         builder.group(members.clone(), sync);
         let graph = builder.build().unwrap();
         let values: Vec<f64> = (1..=1_000).map(f64::from).collect();

@@ -290,28 +290,24 @@ impl<'a> Lowering<'a> {
     }
 
     fn vector(&mut self, vector: &StepVector, pool: Option<PoolId>) -> Value {
-        match (pool, self.now.row) {
-            (Some(pool), Some(row)) => {
-                let offset = self.row_offsets();
-                self.program.gather(pool, row, 1, offset)
-            }
-            _ => {
-                let first = vector.values_s.first().copied().unwrap_or(0.0);
-                if vector.values_s.iter().all(|v| *v == first) {
-                    self.program.constant(first)
-                } else {
-                    self.program.replica_constant(vector.values_s.clone())
-                }
-            }
+        if let (Some(pool), Some(row)) = (pool, self.now.row) {
+            let offset = self.row_offsets();
+            return self.program.gather(pool, row, 1, offset);
+        }
+        let first = vector.values_s.first().copied().unwrap_or(0.0);
+        if vector.values_s.iter().all(|v| *v == first) {
+            self.program.constant(first)
+        } else {
+            self.program.replica_constant(vector.values_s.clone())
         }
     }
 
     /// Position, microbatch and residual factor of one operation.
-    fn compute_factor(&mut self, c: usize, m: usize) -> Result<Option<Value>, PredictError> {
+    fn compute_factor(&mut self, c: usize, m: usize) -> Option<Value> {
         let compute = &self.model.compute;
         let signature = compute.signatures[c].signature;
         let residual_key =
-            entity(Key::new("residual").with(self.now.step), &signature).with(m as u64);
+            entity(Key::new("residual").with(self.now.step), signature).with(m as u64);
         let microbatches = self.model.microbatches as usize;
         let position = compute.position_log.get(c * microbatches + m).map_or(1.0, |p| p.exp());
         let factor = match self.options.draws {
@@ -335,7 +331,7 @@ impl<'a> Lowering<'a> {
                 factor.map(|f| self.spread_out(c, f, position))
             }
         };
-        Ok(factor.or_else(|| (position != 1.0).then(|| self.program.constant(position))))
+        factor.or_else(|| (position != 1.0).then(|| self.program.constant(position)))
     }
 
     /// `position·(1 + spread·(factor − 1))`: a replica's own spread, to first order in the (small) log
@@ -377,7 +373,7 @@ impl<'a> Lowering<'a> {
         let transfer = &self.model.transfers[model];
         let width = transfer.members.len();
         let first = &self.graph.ops()[transfer.ops[instance * width] as usize];
-        let key = entity(Key::new("transfer").with(self.now.step), &transfer.members[0])
+        let key = entity(Key::new("transfer").with(self.now.step), transfer.members[0])
             .with(u64::from(first.seq));
         let apart = transfer.by_instance || transfer.by_replica;
         match self.options.draws {
@@ -423,7 +419,7 @@ impl Durations for Lowering<'_> {
     }
 
     /// Its observed row, effects of each signature, microbatch rows.
-    fn begin_step(&mut self, step: u32) -> Result<(), PredictError> {
+    fn begin_step(&mut self, step: u32) {
         let key = |effect: &str| Key::new(effect).with(u64::from(step));
         let rows = self.steps() as u32;
         let row = self.program.index(rows, key("step-row"), Scope::Shared);
@@ -448,7 +444,6 @@ impl Durations for Lowering<'_> {
         self.now.transfer_row =
             self.model.transfers.iter().map(|t| vec![None; instances(t)]).collect();
         self.now.durations = vec![None; self.graph.ops().len()];
-        Ok(())
     }
 
     fn replaces(&self, op: OpId, on: OpId) -> bool {
@@ -476,32 +471,32 @@ impl Durations for Lowering<'_> {
         start
     }
 
-    fn end(&mut self, op: OpId, start: Value) -> Result<Value, PredictError> {
+    fn end(&mut self, op: OpId, start: Value) -> Value {
         match self.work[op.0 as usize] {
-            Work::None => Ok(start),
+            Work::None => start,
             Work::Step(i) => {
                 let work = self.vector(&self.model.step_work[i], self.work_pools[i]);
-                Ok(self.program.add(start, work))
+                self.program.add(start, work)
             }
             Work::Transfer { model, instance, member } => {
                 let work = self.transfer(model, instance, member);
-                Ok(match self.now.congestion {
+                match self.now.congestion {
                     Some(factor) => self.program.mul_add(work, factor, start),
                     None => self.program.add(start, work),
-                })
+                }
             }
             Work::Compute { c, m } => {
                 let scale = self.now.scale[c];
-                let Some(factor) = self.compute_factor(c, m)? else {
+                let Some(factor) = self.compute_factor(c, m) else {
                     self.now.durations[op.0 as usize] = Some(scale);
-                    return Ok(self.program.add(start, scale));
+                    return self.program.add(start, scale);
                 };
                 if self.options.probes.stage_compute {
                     let duration = self.program.mul(scale, factor);
                     self.now.durations[op.0 as usize] = Some(duration);
-                    return Ok(self.program.add(start, duration));
+                    return self.program.add(start, duration);
                 }
-                Ok(self.program.mul_add(factor, scale, start))
+                self.program.mul_add(factor, scale, start)
             }
         }
     }

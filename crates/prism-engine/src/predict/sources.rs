@@ -17,7 +17,7 @@ pub(super) enum Work {
 }
 
 /// The key of a signature's entity: names, never positions in a list.
-pub(crate) fn entity(key: Key, signature: &Signature) -> Key {
+pub(crate) fn entity(key: Key, signature: Signature) -> Key {
     key.with_text(signature.kind.as_str())
         .with(u64::from(signature.stage))
         .with(i64::from(signature.chunk) as u64)

@@ -15,7 +15,7 @@ pub(crate) trait Durations {
     fn program(&mut self) -> &mut Program;
 
     /// Appends what a step shares.
-    fn begin_step(&mut self, step: u32) -> Result<(), PredictError>;
+    fn begin_step(&mut self, step: u32);
 
     /// Whether `ready` accounts for the dependency of `op` on `on` itself.
     fn replaces(&self, _op: OpId, _on: OpId) -> bool {
@@ -26,7 +26,7 @@ pub(crate) trait Durations {
     fn ready(&mut self, op: OpId, latest: Value, ends: &[Option<Value>]) -> Value;
 
     /// When `op` ends, given when it starts.
-    fn end(&mut self, op: OpId, start: Value) -> Result<Value, PredictError>;
+    fn end(&mut self, op: OpId, start: Value) -> Value;
 
     /// Duration of an operation of the step at hand, if it was kept apart (for
     /// [`Probes::stage_compute`]).
@@ -42,9 +42,9 @@ pub(crate) fn walk(
     let mut begin = vec![None; usize::from(graph.stages())];
     let mut previous = None;
     for step in 0..options.steps {
-        durations.begin_step(step)?;
+        durations.begin_step(step);
         let probes = if step == 0 { options.probes } else { Probes::default() };
-        let ends = one_step(graph, durations, &begin, probes)?;
+        let ends = one_step(graph, durations, &begin, probes);
         let sinks: Vec<Value> = graph.sinks().iter().filter_map(|s| ends[s.0 as usize]).collect();
         let program = durations.program();
         let Some(last) = program.max_of(&sinks) else {
@@ -77,18 +77,18 @@ fn one_step(
     durations: &mut impl Durations,
     begin: &[Option<Value>],
     probes: Probes,
-) -> Result<Vec<Option<Value>>, PredictError> {
+) -> Vec<Option<Value>> {
     let ops = graph.ops().len();
     let (mut ready, mut ends) = (vec![None; ops], vec![None; ops]);
     let mut waits = Vec::new();
     for &event in graph.order() {
         match event {
             Event::Start(op) => {
-                let latest = latest(graph, durations, op, &ends, begin)?;
+                let latest = latest(graph, durations, op, &ends, begin);
                 let start = durations.ready(op, latest, &ends);
                 ready[op.0 as usize] = Some(start);
                 if graph.group_of(op).is_none() {
-                    ends[op.0 as usize] = Some(durations.end(op, start)?);
+                    ends[op.0 as usize] = Some(durations.end(op, start));
                 }
             }
             Event::Group(id) => {
@@ -106,13 +106,13 @@ fn one_step(
                     if probes.waits && is_collective(graph, member) {
                         waits.push((member, durations.program().sub(together, start)));
                     }
-                    ends[member.0 as usize] = Some(durations.end(member, together)?);
+                    ends[member.0 as usize] = Some(durations.end(member, together));
                 }
             }
         }
     }
     probe(graph, durations, probes, &ends, &waits);
-    Ok(ends)
+    ends
 }
 
 /// The latest end of what an operation waits for; the step's begin if it waits for nothing.
@@ -122,21 +122,17 @@ fn latest(
     op: OpId,
     ends: &[Option<Value>],
     begin: &[Option<Value>],
-) -> Result<Value, PredictError> {
+) -> Value {
     let before: Vec<Value> = graph
         .deps(op)
         .iter()
         .filter(|&&on| !durations.replaces(op, on))
         .filter_map(|id| ends[id.0 as usize])
         .collect();
-    if before.is_empty() {
-        let stage = usize::from(graph.ops()[op.0 as usize].stage);
-        return Ok(match begin.get(stage).copied().flatten() {
-            Some(value) => value,
-            None => durations.program().constant(0.0),
-        });
-    }
-    durations.program().max_of(&before).ok_or(PredictError::UnknownOp { op: op.0 })
+    let stage = usize::from(graph.ops()[op.0 as usize].stage);
+    let program = durations.program();
+    let latest = program.max_of(&before).or(begin.get(stage).copied().flatten());
+    latest.unwrap_or_else(|| program.constant(0.0))
 }
 
 fn probe(
