@@ -20,6 +20,7 @@ mod raw;
 mod read;
 mod samples;
 mod source;
+mod thrift;
 mod violation;
 
 pub use atomic::write_atomic;
