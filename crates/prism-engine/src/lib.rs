@@ -4,12 +4,18 @@
 //! |---|---|---|
 //! | [`replay`] | a recorded trace | its own work, waiting, launch delays; exact step times |
 //! | [`calibrate`] | a replayed trace | a duration model: tested effects, observed vectors, laws |
+//! | [`iid`] | a replayed trace | the baseline: every operation drawn independently, as published |
 //! | [`sample`] | a program of draws, sums and maxima | samples, bit-identical on any machine |
 //! | [`profile`] | a calibrated job | a file, and back |
+//! | [`synth`] | a known truth, or a profile | a trace |
 //! | [`predict`] | a graph and a duration model | the distribution of step time, with intervals |
+//! | [`validate`] | a replayed trace | predictions against steps they have not seen |
 
 pub mod calibrate;
+pub mod iid;
 pub mod predict;
 pub mod profile;
 pub mod replay;
 pub mod sample;
+pub mod synth;
+pub mod validate;

@@ -5,25 +5,30 @@
 //! the same graph.
 
 use prism_model::{Direction, OpKind};
+use serde::{Deserialize, Serialize};
 
 use crate::reference::chain;
 use crate::{GraphError, Op, OpId, ReplicaSync, StepGraph, StepGraphBuilder};
 
 /// In which order a stage runs its forward and backward passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[non_exhaustive]
 pub enum ScheduleKind {
     /// All forward passes, then all backward passes.
+    #[serde(rename = "gpipe")]
     GPipe,
     /// One forward, one backward, after a warm-up of `stages - 1 - stage` forward passes
     /// (`PipeDream`-flush).
+    #[serde(rename = "1f1b")]
     OneFOneB,
     /// The same over several model chunks per stage (Megatron's interleaved schedule).
+    #[serde(rename = "interleaved-1f1b")]
     InterleavedOneFOneB,
 }
 
 /// The shape of a training step's pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Schedule {
     /// Order of the passes.
     pub kind: ScheduleKind,
@@ -32,11 +37,17 @@ pub struct Schedule {
     /// Pipeline stages.
     pub stages: u16,
     /// Model chunks per stage: 1 unless interleaved.
+    #[serde(default = "one_chunk")]
     pub chunks: u16,
     /// Microbatches per replica and step.
     pub microbatches: u32,
     /// Whether gradients are reduced chunk by chunk while backward passes still run.
+    #[serde(default)]
     pub overlap_grad_reduce: bool,
+}
+
+const fn one_chunk() -> u16 {
+    1
 }
 
 /// One pass of one microbatch through one model chunk.

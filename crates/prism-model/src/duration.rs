@@ -103,10 +103,24 @@ pub struct TransferModel {
     pub members: Vec<Signature>,
     /// Graph operations of each instance, `[instance][member]`.
     pub ops: Vec<u32>,
-    /// Observed transfers, seconds, `[row][member]`, each divided by its step's congestion factor.
+    /// Whether instances (positions in the step) differ: each draws from its own rows.
+    pub by_instance: bool,
+    /// Whether replicas differ: each draws from its own rows.
+    pub by_replica: bool,
+    /// Observed transfers, seconds, `[instance][replica][row][member]`, each divided by its step's
+    /// congestion factor; the first two axes have length 1 where they make no difference.
     pub rows_s: Vec<f32>,
     /// Law of each member's transfer, for parametric draws; none where nothing varies.
     pub laws: Vec<Option<LawChoice>>,
+}
+
+impl TransferModel {
+    /// Number of separate pools: instances and replicas where those differ.
+    pub fn cells(&self, replicas: usize) -> usize {
+        let instances = self.ops.len() / self.members.len().max(1);
+        let apart = |yes: bool, n: usize| if yes { n.max(1) } else { 1 };
+        apart(self.by_instance, instances) * apart(self.by_replica, replicas)
+    }
 }
 
 /// An operation whose value is drawn with the step: `values_s[r][t]`, seconds.

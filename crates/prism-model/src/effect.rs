@@ -39,7 +39,7 @@ pub enum EffectKind {
     Congestion,
     /// The spread of a worker's durations differs between replicas.
     WorkerSpread,
-    /// Windows of steps differ in their mean.
+    /// A worker keeps an offset from the step effect for a whole window of steps.
     Window,
 }
 

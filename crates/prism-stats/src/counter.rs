@@ -9,12 +9,12 @@
 //! A [`Key`] hashes an effect's label and its entity's fields (stage, microbatch, …) to 64 bits.
 //! Seed and replica are mixed in by the same finaliser (Stafford's variant 13, as in `SplitMix64`),
 //! giving the stream's 64-bit key (k1, k0). A word is then a bijective 32-bit integer hash of the
-//! counter, keyed before and within:
+//! counter, keyed twice before the first of its three rounds:
 //!
 //! ```text
 //! x = counter + k0
-//! x = (x ^ x >> 17) * 0xed5ad4bb
-//! x = (x ^ x >> 11 ^ k1) * 0xac4c1b51
+//! x = (x ^ x >> 17 ^ k1) * 0xed5ad4bb
+//! x = (x ^ x >> 11) * 0xac4c1b51
 //! x = (x ^ x >> 15) * 0x31848bab
 //! x =  x ^ x >> 14
 //! ```
@@ -130,8 +130,8 @@ impl Stream {
     pub const fn word(self, counter: u32) -> u32 {
         let (k0, k1) = self.words();
         let mut x = counter.wrapping_add(k0);
-        x = (x ^ (x >> SHIFTS[0])).wrapping_mul(MULTIPLIERS[0]);
-        x = (x ^ (x >> SHIFTS[1]) ^ k1).wrapping_mul(MULTIPLIERS[1]);
+        x = (x ^ (x >> SHIFTS[0]) ^ k1).wrapping_mul(MULTIPLIERS[0]);
+        x = (x ^ (x >> SHIFTS[1])).wrapping_mul(MULTIPLIERS[1]);
         x = (x ^ (x >> SHIFTS[2])).wrapping_mul(MULTIPLIERS[2]);
         x ^ (x >> SHIFTS[3])
     }

@@ -3,23 +3,31 @@
 //! A 32-bit word holds a side (bit 31: 0 lower, 1 upper) and a magnitude m of 31 bits; the tail
 //! probability of the draw on its side is (m + ½)/2³². The magnitude as a float has an exponent,
 //! which names the octave of the tail probability, and on each octave of each side the quantile
-//! function is a quadratic in the float. So a draw costs a conversion, three table look-ups and two
-//! fused multiply-adds, resolves tails down to 2⁻³², and the antithetic partner (the uniform 1 − u)
-//! is the same magnitude on the other side.
+//! function is a quadratic in the float. So a draw costs a conversion, two table look-ups (slope and
+//! curvature share a word) and two fused multiply-adds, resolves tails down to 2⁻³², and the
+//! antithetic partner (the uniform 1 − u) is the same magnitude on the other side.
 //!
-//! Coefficients are the L² projection of the quantile function on its octave. The mean of the
-//! sampled law is therefore exact up to single precision, and its variance falls short only by the
-//! variance of the misfit. A law with a jump in its quantile function (two well separated modes)
+//! Coefficients are the L² projection of the quantile function on its octave, as far as the shared
+//! word allows. The mean of the sampled law is exact up to single precision, and its variance falls
+//! short only by the variance of the misfit. A law with a jump in its quantile function (two well separated modes)
 //! would be smeared over an octave; [`Jumps`] scales the coordinate of a side so that one jump falls
-//! on an octave's edge. [`QuantileTable::accuracy`] says how good a table is.
+//! on an octave's edge. [`QuantileTable::accuracy`] says how good a table is: for lognormal laws of
+//! log-s.d. 0.005 to 0.3 the relative error of the standard deviation is below 2·10⁻⁴ and the
+//! Kolmogorov–Smirnov distance about 10⁻³, nearly all of it next to the median.
 
 use thiserror::Error;
 
 /// Octaves stored per side; octave of float x is entry `exponent(x) mod 32`.
 pub const OCTAVES: usize = 32;
 
-/// Coefficients of one side: `[degree][octave]`.
-pub type SideCoefficients = [[f32; OCTAVES]; 3];
+/// Coefficients of one side: `[constant, slope and curvature][octave]`; see [`curvature`].
+pub type SideCoefficients = [[f32; OCTAVES]; 2];
+
+/// The quadratic coefficient that a slope carries in its lower 16 bits, as the upper 16 bits of a
+/// float. The table is fitted with the slope so made, lower bits included, so that nothing is lost.
+pub const fn curvature(slope: f32) -> f32 {
+    f32::from_bits(slope.to_bits() << 16)
+}
 
 const SIDES: [Side; 2] = [Side::Lower, Side::Upper];
 const TWO_32: f64 = 4_294_967_296.0;
@@ -189,7 +197,7 @@ impl QuantileTable {
 
     /// The uniform law on \[0, 1).
     pub fn uniform() -> Self {
-        let mut coefficients = [[[0.0; OCTAVES]; 3]; 2];
+        let mut coefficients = [[[0.0; OCTAVES]; 2]; 2];
         let unit = (1.0 / TWO_32) as f32;
         coefficients[0][1] = [unit; OCTAVES];
         coefficients[1][0] = [1.0; OCTAVES];
@@ -203,19 +211,26 @@ impl QuantileTable {
     /// [`QuantileTableError::NotFinite`] where a coefficient leaves single precision.
     pub fn affine(&self, offset: f64, factor: f64) -> Result<Self, QuantileTableError> {
         let mut out = self.clone();
-        for (side, table) in SIDES.into_iter().zip(&mut out.coefficients) {
-            for (degree, row) in table.iter_mut().enumerate() {
-                for c in row.iter_mut() {
-                    let shift = if degree == 0 { offset } else { 0.0 };
-                    *c = finite(side, f64::NAN, factor.mul_add(f64::from(*c), shift))?;
-                }
+        for side in SIDES {
+            for exponent in FIRST_EXPONENT..=LAST_EXPONENT {
+                let Some(octave) = Octave::new(exponent, f64::from(self.scale[side as usize]))
+                else {
+                    continue;
+                };
+                let entry = exponent as usize % OCTAVES;
+                let [constant, slope] = self.coefficients[side as usize];
+                let mut series = octave.series(constant[entry], slope[entry]).map(|a| factor * a);
+                series[0] += offset;
+                let [constant, slope] = octave.coefficients(side, series)?;
+                out.coefficients[side as usize][0][entry] = constant;
+                out.coefficients[side as usize][1][entry] = slope;
             }
         }
         Ok(out)
     }
 
-    /// Coefficients, `[lower, upper][degree][octave]`: the value at float x of octave e is
-    /// `c[0][e] + c[1][e]·x + c[2][e]·x²`, evaluated by two fused multiply-adds.
+    /// Coefficients, `[lower, upper][constant, slope][octave]`: the value at float x of octave e is
+    /// `constant + (slope + curvature(slope)·x)·x`, evaluated by two fused multiply-adds.
     pub fn coefficients(&self) -> &[SideCoefficients; 2] {
         &self.coefficients
     }
@@ -230,8 +245,9 @@ impl QuantileTable {
         let side = (word >> 31) as usize;
         let x = magnitude(word & 0x7fff_ffff) * self.scale[side];
         let octave = (x.to_bits() >> 23) as usize % OCTAVES;
-        let [c0, c1, c2] = &self.coefficients[side];
-        c2[octave].mul_add(x, c1[octave]).mul_add(x, c0[octave])
+        let [constant, slope] = &self.coefficients[side];
+        let slope = slope[octave];
+        curvature(slope).mul_add(x, slope).mul_add(x, constant[octave])
     }
 
     /// Mean, standard deviation and distance to `cdf` of the law that the table samples.
@@ -268,8 +284,9 @@ impl QuantileTable {
 
     fn piece(&self, side: Side, exponent: i32, x: f64) -> f64 {
         let octave = exponent as usize % OCTAVES;
-        let [c0, c1, c2] = &self.coefficients[side as usize];
-        f64::from(c0[octave]) + x * (f64::from(c1[octave]) + x * f64::from(c2[octave]))
+        let [constant, slope] = &self.coefficients[side as usize];
+        let slope = slope[octave];
+        f64::from(constant[octave]) + x * (f64::from(slope) + x * f64::from(curvature(slope)))
     }
 }
 
@@ -307,9 +324,46 @@ impl Octave {
         0.5 * (self.low + self.high) + t * self.half()
     }
 
-    /// Tail probability at a coordinate: words below 2⁻²⁴ are so coarse that the half counts.
+    /// Tail probability at a coordinate. The half is that of the word's cell; it counts in the
+    /// lowest octaves.
     fn tail(&self, x: f64) -> f64 {
         ((x / self.scale + 0.5) / TWO_32).min(0.5)
+    }
+
+    /// The Legendre series a₀ + a₁·t + a₂·(3t² − 1)/2 of stored coefficients.
+    fn series(&self, constant: f32, slope: f32) -> [f64; 3] {
+        let (c, h) = (self.at(0.0), self.half());
+        let (linear, quadratic) = (f64::from(slope), f64::from(curvature(slope)));
+        let mean = f64::from(constant) + c * linear + quadratic * (c * c + h * h / 3.0);
+        [mean, h * (linear + 2.0 * quadratic * c), quadratic * h * h / 1.5]
+    }
+
+    /// The storable coefficients closest to a Legendre series, with its mean.
+    ///
+    /// The curvature has 8 significant bits and the slope must end in them, so both are chosen
+    /// together: a curvature off by a few units makes up for the slope's coarseness.
+    fn coefficients(&self, side: Side, series: [f64; 3]) -> Result<[f32; 2], QuantileTableError> {
+        let (c, h) = (self.at(0.0), self.half());
+        let check = |value| finite(side, self.tail(c), value);
+        let (steepness, quadratic) = (series[1] / h, 1.5 * series[2] / (h * h));
+        let nearest = check(quadratic)?.to_bits() >> 16;
+        let mut best = (f64::INFINITY, 0.0_f32, 0.0);
+        for low in nearest.saturating_sub(8)..=nearest + 8 {
+            let q = f64::from(f32::from_bits(low << 16));
+            let wanted = check(steepness - 2.0 * q * c)?.to_bits() >> 16;
+            for high in wanted.saturating_sub(1)..=wanted + 1 {
+                let slope = f32::from_bits(high << 16 | low & 0xffff);
+                let tilt = h * (f64::from(slope) + 2.0 * q * c - steepness);
+                let bend = h * h * (q - quadratic);
+                let misfit = tilt * tilt / 3.0 + bend * bend * 4.0 / 45.0;
+                if misfit < best.0 {
+                    best = (misfit, slope, q);
+                }
+            }
+        }
+        let (_, slope, q) = best;
+        let constant = series[0] - c * f64::from(slope) - q * (c * c + h * h / 3.0);
+        Ok([check(constant)?, slope])
     }
 }
 
@@ -339,7 +393,7 @@ fn fit_side(
     rule: &[(f64, f64)],
     quantile: impl Fn(f64) -> f64,
 ) -> Result<SideCoefficients, QuantileTableError> {
-    let mut out = [[0.0; OCTAVES]; 3];
+    let mut out = [[0.0; OCTAVES]; 2];
     for exponent in FIRST_EXPONENT..=LAST_EXPONENT {
         let Some(octave) = Octave::new(exponent, scale) else { continue };
         // The lowest two thirds of the octaves hold a thousandth of the mass: a short rule will do.
@@ -353,17 +407,10 @@ fn fit_side(
             moment[1] += w * value * t;
             moment[2] += w * value * 0.5 * (3.0 * t * t - 1.0);
         }
-        // Legendre series a0 + a1 t + a2 (3t² - 1)/2, then t = (x - centre)/half.
-        let a = [0.5 * moment[0], 1.5 * moment[1], 2.5 * moment[2]];
-        let (centre, inverse) = (octave.at(0.0), octave.half().recip());
-        let quadratic = 1.5 * a[2] * inverse * inverse;
-        let linear = a[1] * inverse - 2.0 * quadratic * centre;
-        let constant = a[0] - 0.5 * a[2] - centre * (linear + quadratic * centre);
-        let entry = exponent as usize % OCTAVES;
-        let tail = octave.tail(centre);
-        out[0][entry] = finite(side, tail, constant)?;
-        out[1][entry] = finite(side, tail, linear)?;
-        out[2][entry] = finite(side, tail, quadratic)?;
+        let series = [0.5 * moment[0], 1.5 * moment[1], 2.5 * moment[2]];
+        let [constant, slope] = octave.coefficients(side, series)?;
+        out[0][exponent as usize % OCTAVES] = constant;
+        out[1][exponent as usize % OCTAVES] = slope;
     }
     Ok(out)
 }

@@ -1,10 +1,14 @@
 //! Programs to measure.
 
-use prism_engine::sample::{Key, Offset, Program, QuantileTable, Scope, Sync, TableId, Value};
+use std::collections::BTreeMap;
+
+use prism_engine::sample::{
+    Index, Key, Offset, PoolId, Program, QuantileTable, Scope, Sync, TableId, Value,
+};
 use statrs::distribution::{ContinuousCDF, Normal};
 
 /// A lognormal law of mean 1.
-pub fn lognormal(sigma: f64) -> QuantileTable {
+pub(crate) fn lognormal(sigma: f64) -> QuantileTable {
     let normal = Normal::standard();
     let at = |z: f64| (sigma * z - 0.5 * sigma * sigma).exp();
     let lower = |p: f64| at(normal.inverse_cdf(p));
@@ -13,9 +17,9 @@ pub fn lognormal(sigma: f64) -> QuantileTable {
 }
 
 /// A program and the number of random operations it evaluates per sample.
-pub struct Case {
-    pub program: Program,
-    pub ops: usize,
+pub(crate) struct Case {
+    pub(crate) program: Program,
+    pub(crate) ops: usize,
 }
 
 struct Stage {
@@ -40,7 +44,7 @@ fn one_f_one_b_order(stage: usize, stages: usize, microbatches: usize) -> Vec<(b
 /// A pipeline of 1F1B with point-to-point operations that nothing waits on but the receiver: forward
 /// 1, backward 2, transfer 0.05; noise lognormal 0.05, of transfers 0.3; a factor per stage and
 /// sample, lognormal 0.03.
-pub fn pipeline(stages: usize, microbatches: usize) -> Case {
+pub(crate) fn pipeline(stages: usize, microbatches: usize) -> Case {
     let mut p = Program::new(1);
     let (compute, transfer, spatial) =
         (p.table(lognormal(0.05)), p.table(lognormal(0.3)), p.table(lognormal(0.03)));
@@ -110,7 +114,7 @@ fn next_start(
 
 /// How the durations of [`job`] are drawn.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Model {
+pub(crate) enum Model {
     /// Products of a residual, a microbatch and a step factor.
     Parametric,
     /// Rows of observed microbatches and steps.
@@ -130,8 +134,9 @@ struct Job {
     residual: TableId,
     step_factor: Value,
     microbatch: Vec<Value>,
-    rows: Vec<prism_engine::sample::Index>,
-    step_row: prism_engine::sample::Index,
+    rows: Vec<Index>,
+    step_row: Index,
+    pools: BTreeMap<(&'static str, usize, usize), PoolId>,
     ops: usize,
 }
 
@@ -146,11 +151,21 @@ impl Job {
             (0..MICROBATCHES).map(|m| p.draw(factor, key(m), Scope::PerReplica)).collect();
         let rows = (0..MICROBATCHES).map(|m| p.index(ROWS, key(m), Scope::PerReplica)).collect();
         let step_row = p.index(STEPS, Key::new("step row"), Scope::Shared);
-        Self { p, model, residual, step_factor, microbatch, rows, step_row, ops: 0 }
+        Self {
+            p,
+            model,
+            residual,
+            step_factor,
+            microbatch,
+            rows,
+            step_row,
+            pools: BTreeMap::new(),
+            ops: 0,
+        }
     }
 
     /// A pool of some plausible durations.
-    fn pool(&mut self, len: u32, mean: f32) -> prism_engine::sample::PoolId {
+    fn pool(&mut self, len: u32, mean: f32) -> PoolId {
         self.p.pool(
             (0..len).map(|i| mean * (0.7 + 0.6 * ((i * 7919) % 101) as f32 / 101.0)).collect(),
         )
@@ -161,18 +176,28 @@ impl Job {
         if self.model == Model::Parametric {
             return after;
         }
-        let pool = self.pool(STEPS, 0.001);
-        let delay = self.p.gather(pool, self.step_row, 1, Offset::Fixed(0));
+        let pool = self.pool(STEPS * REPLICAS, 0.001);
+        let offsets = (0..REPLICAS).map(|r| r * STEPS).collect();
+        let delay = self.p.gather(pool, self.step_row, 1, Offset::PerReplica(offsets));
         self.p.add(after, delay)
     }
 
     /// The end of an operation of mean duration `mean` that is ready at `ready`.
-    fn end(&mut self, ready: Value, mean: f32, key: Key, microbatch: usize) -> Value {
+    fn end(
+        &mut self,
+        ready: Value,
+        mean: f32,
+        (what, stage, way): (&'static str, usize, usize),
+        microbatch: usize,
+    ) -> Value {
         self.ops += REPLICAS as usize;
         let duration = if self.model == Model::Empirical {
-            let pool = self.pool(ROWS, mean);
+            let known = self.pools.get(&(what, stage, way)).copied();
+            let pool = known.unwrap_or_else(|| self.pool(ROWS, mean));
+            self.pools.insert((what, stage, way), pool);
             self.p.gather(pool, self.rows[microbatch], 1, Offset::Fixed(0))
         } else {
+            let key = Key::new(what).with(stage as u64).with(way as u64).with(microbatch as u64);
             let noise = self.p.draw(self.residual, key, Scope::PerReplica);
             let base = self.p.constant(mean);
             let x = self.p.mul(base, noise);
@@ -185,7 +210,7 @@ impl Job {
 
 /// A job like a recorded one: 4 replicas of 4 stages and 32 microbatches, send and receive as pairs
 /// that start together, a gradient reduction over the replicas at the end: 2,660 operations.
-pub fn job(model: Model) -> Case {
+pub(crate) fn job(model: Model) -> Case {
     let mut j = Job::new(model);
     let zero = j.p.constant(0.0);
     let mut todo: Vec<Vec<(bool, usize)>> =
@@ -197,22 +222,21 @@ pub fn job(model: Model) -> Case {
         for s in 0..STAGES {
             let Some(&(backward, m)) = todo[s].last() else { continue };
             let way = usize::from(backward);
-            let key = |what| Key::new(what).with(s as u64).with(m as u64).with(way as u64);
             if s != if backward { STAGES - 1 } else { 0 } {
                 let Some(send_ready) = sent[way][s * MICROBATCHES + m] else { continue };
                 // Both ends of a transfer start at the latest of the two.
                 let receive_ready = j.launch(last[s]);
                 let start = j.p.max(send_ready, receive_ready);
-                last[s] = j.end(start, 0.002, key("receive"), m);
+                last[s] = j.end(start, 0.002, ("receive", s, way), m);
             }
             todo[s].pop();
             let ready = j.launch(last[s]);
-            last[s] = j.end(ready, [0.03, 0.06][way], key("compute"), m);
+            last[s] = j.end(ready, [0.03, 0.06][way], ("compute", s, way), m);
             let next =
                 if backward { s.checked_sub(1) } else { Some(s + 1).filter(|&n| n < STAGES) };
             if let Some(next) = next {
                 let ready = j.launch(last[s]);
-                sent[way][next * MICROBATCHES + m] = Some(j.end(ready, 0.001, key("send"), m));
+                sent[way][next * MICROBATCHES + m] = Some(j.end(ready, 0.001, ("send", s, way), m));
             }
         }
     }
@@ -221,7 +245,7 @@ pub fn job(model: Model) -> Case {
         .enumerate()
         .map(|(s, end)| {
             let synced = j.p.sync_max(end, Sync::All);
-            j.end(synced, 0.05, Key::new("reduce").with(s as u64), 0)
+            j.end(synced, 0.05, ("reduce", s, 0), 0)
         })
         .collect();
     let end = j.p.max_of(&ends).expect("a pipeline has stages");

@@ -6,9 +6,10 @@
 //! beside numpy.
 
 mod graphs;
+mod recorded;
 
 use divan::counter::ItemsCount;
-use prism_engine::sample::{Isa, RunOptions, Samples, Tape, Workspace};
+use prism_engine::sample::{Isa, Program, RunOptions, Samples, Tape, Workspace};
 use rustix::time::{ClockId, clock_gettime};
 
 use graphs::{Case, Model, job, pipeline};
@@ -66,15 +67,27 @@ fn print_figures(json: bool) {
         [("job parametric", Model::Parametric), ("job empirical", Model::Empirical)]
     {
         let Case { program, ops } = job(model);
-        let tape = program.compile().expect("a valid program");
-        let isa = Isa::detect();
-        let one = RunOptions { samples: 2048, threads: 1, ..RunOptions::default() };
-        let ns = best(&tape, &one, 30) * 1e9 / (ops * one.samples) as f64;
-        figure(name, isa, "plain", "ns/op-sample", ns, json);
-        let two = RunOptions { samples: 10_000, threads: 2, ..RunOptions::default() };
-        let ms = best(&tape, &two, 30) * 1e3;
-        figure(&format!("{name}, 10,000 steps"), isa, "2 threads", "ms wall", ms, json);
+        job_figures(name, &program, ops, json);
     }
+    for (name, program) in recorded::programs().unwrap_or_default() {
+        job_figures(name, &program, AR_OPS, json);
+    }
+}
+
+/// Operations of one step of the trace AR, over its 4 replicas.
+const AR_OPS: usize = 2_664;
+
+fn job_figures(name: &str, program: &Program, ops: usize, json: bool) {
+    let tape = program.compile().expect("a valid program");
+    let isa = Isa::detect();
+    let steps = 10_000;
+    let one = RunOptions { samples: steps, threads: 1, ..RunOptions::default() };
+    let cpu = best(&tape, &one, 15);
+    figure(name, isa, "plain", "ns/op-sample", cpu * 1e9 / (ops * steps) as f64, json);
+    let case = format!("{name}, 10,000 steps");
+    figure(&case, isa, "plain", "ms CPU / 2", cpu * 1e3 / 2.0, json);
+    let two = RunOptions { threads: 2, ..one };
+    figure(&case, isa, "2 threads", "ms wall", best(&tape, &two, 30) * 1e3, json);
 }
 
 #[divan::bench(args = [false, true])]

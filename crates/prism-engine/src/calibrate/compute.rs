@@ -20,6 +20,8 @@ pub struct Kept {
     pub step: bool,
     /// Step x worker effect.
     pub step_worker: bool,
+    /// Step x worker effect that lasts for a window of steps.
+    pub window: bool,
     /// Microbatch effect.
     pub microbatch: bool,
     /// Different spreads.
@@ -34,6 +36,7 @@ impl Kept {
             worker: has(EffectKind::Worker),
             step: has(EffectKind::Step),
             step_worker: has(EffectKind::StepWorker),
+            window: has(EffectKind::Window),
             microbatch: has(EffectKind::Microbatch),
             worker_spread: has(EffectKind::WorkerSpread),
         }
@@ -57,6 +60,7 @@ pub(super) fn compute_model(
         e.position_effect(alpha),
         e.step_effect(alpha),
         e.step_worker_effect(alpha),
+        e.window_effect(windows, alpha),
         microbatch_effect,
         spread_effect,
     ];
@@ -71,8 +75,11 @@ pub(super) fn compute_model(
     });
     let sd = |kind| effects.iter().find(|e| e.kind == kind).map_or(0.0, |e| e.sd_log);
     let microbatch_sd = if keep.microbatch { sd(EffectKind::Microbatch) } else { 0.0 };
-    let (vectors, _) =
-        step_vectors(&e, windows, Keep { step: keep.step, step_worker: keep.step_worker });
+    let (vectors, _) = step_vectors(
+        &e.levels(),
+        windows,
+        Keep { step: keep.step, step_worker: keep.step_worker, window: keep.window },
+    );
     let model = ComputeModel {
         signatures: signatures(&e, keep, &loading, &unique, microbatch_sd),
         position_log: if keep.position {
@@ -90,7 +97,11 @@ pub(super) fn compute_model(
         } else {
             Vec::new()
         },
-        step_vectors_log: if keep.step || keep.step_worker { vectors } else { Vec::new() },
+        step_vectors_log: if keep.step || keep.step_worker || keep.window {
+            vectors
+        } else {
+            Vec::new()
+        },
         observations_log_s,
         microbatch_vectors_log: inner_rows(&e, keep, &spread),
         microbatch_shared: keep.microbatch,
@@ -151,6 +162,11 @@ fn step_loads(e: &Estimates) -> Vec<f64> {
     out
 }
 
+/// Of this many microbatch rows, every how-manieth is kept.
+pub(super) fn row_stride(rows: usize) -> usize {
+    rows.div_ceil(MAX_ROWS).max(1)
+}
+
 /// What varies inside cells, one row a (step, replica, microbatch), `[row][c]`, scaled to its
 /// unbiased variance and divided by the replica's spread.
 fn inner_rows(e: &Estimates, keep: Kept, spread: &[Vec<f64>]) -> Vec<f32> {
@@ -163,7 +179,7 @@ fn inner_rows(e: &Estimates, keep: Kept, spread: &[Vec<f64>]) -> Vec<f32> {
     let position =
         if keep.position { (t * r) as f64 / ((t * r) as f64 - 1.0).max(1.0) } else { 1.0 };
     let unbias = (m as f64 / (m as f64 - 1.0) * position).sqrt();
-    let stride = rows.div_ceil(MAX_ROWS).max(1);
+    let stride = row_stride(rows);
     let mut out = Vec::with_capacity(rows.div_ceil(stride) * e.inner.len());
     for row in (0..rows).step_by(stride) {
         for c in 0..e.inner.len() {

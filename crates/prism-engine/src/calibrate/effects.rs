@@ -9,6 +9,7 @@ use prism_stats::htest;
 
 use super::cube::Cube;
 use super::factor::{one_factor, sphericity};
+use super::shrink::{Class, Levels};
 
 /// Estimates of everything in the compute part of the model, before tests drop any of it.
 #[derive(Clone, Debug)]
@@ -91,6 +92,21 @@ impl Estimates {
         self.inner_variance[c] / self.microbatches() as f64
     }
 
+    /// What step vectors are made of.
+    pub(crate) fn levels(&self) -> Levels {
+        let class = |(_, signatures): (OpKind, Vec<usize>)| {
+            let noise = self.mean_noise(&signatures);
+            Class { signatures, noise }
+        };
+        Levels {
+            steps: self.steps(),
+            replicas: self.replicas(),
+            cell: self.cell.clone(),
+            cell_noise: (0..self.inner.len()).map(|c| self.cell_noise(c)).collect(),
+            classes: self.classes().into_iter().map(class).collect(),
+        }
+    }
+
     /// Compute kinds present, each with its signatures.
     pub(crate) fn classes(&self) -> Vec<(OpKind, Vec<usize>)> {
         let mut out: Vec<(OpKind, Vec<usize>)> = Vec::new();
@@ -170,19 +186,25 @@ impl Estimates {
         out
     }
 
-    /// Variance of the mean of several signatures inside a cell, divided by microbatches: the noise
-    /// in the mean of their cells.
-    pub(crate) fn mean_noise(&self, signatures: &[usize]) -> f64 {
-        let (m, n) = (self.microbatches(), self.microbatches() * self.steps() * self.replicas());
-        if m < 2 {
-            return 0.0;
-        }
-        let mut sum = vec![0.0; n];
+    /// Mean over several signatures of what varies inside cells, `[m][t][r]`.
+    pub(crate) fn inner_mean(&self, signatures: &[usize]) -> Vec<f64> {
+        let mut sum = vec![0.0; self.microbatches() * self.steps() * self.replicas()];
         for &c in signatures {
             for (s, v) in sum.iter_mut().zip(self.inner.signature(c)) {
                 *s += v / signatures.len() as f64;
             }
         }
+        sum
+    }
+
+    /// Variance of the mean of several signatures inside a cell, divided by microbatches: the noise
+    /// in the mean of their cells.
+    pub(crate) fn mean_noise(&self, signatures: &[usize]) -> f64 {
+        let m = self.microbatches();
+        if m < 2 {
+            return 0.0;
+        }
+        let sum = self.inner_mean(signatures);
         let freedom = ((m - 1) * (self.steps() * self.replicas() - 1)).max(1) as f64;
         sum.iter().map(|v| v * v).sum::<f64>() / freedom / m as f64
     }
@@ -248,6 +270,44 @@ impl Estimates {
         decide(kind, alpha, &per, df1, df2, yes, no)
     }
 
+    /// Window effect: do workers keep an offset for a whole window of steps, beyond what single steps
+    /// do? One-way analysis over windows of each worker's deviation from the step, all signatures of a
+    /// class together.
+    pub(crate) fn window_effect(&self, windows: &[u32], alpha: f64) -> Effect {
+        let kind = EffectKind::Window;
+        let count = windows.iter().max().map_or(0, |w| *w as usize + 1);
+        let (n, r) = (self.steps() as f64, self.replicas());
+        if count < 2 || self.steps() < 2 * count {
+            return untestable(kind, 0.0, false, "one window, or windows of one step");
+        }
+        let mut per = Vec::new();
+        let mut freedom = (1.0, 1.0);
+        for (_, class) in self.classes() {
+            let centre = self.cell_mean(&class);
+            let steps: Vec<f64> = centre.chunks(r).map(mean).collect();
+            let series = class.iter().flat_map(|&c| (0..r).map(move |i| (c, i)));
+            let (mut between, mut within, mut kept) = (0.0, 0.0, 0.0);
+            for (c, i) in series {
+                let values: Vec<f64> =
+                    (0..self.steps()).map(|t| self.cell[c][t * r + i] - steps[t]).collect();
+                let (b, w) = window_squares(&values, windows, count);
+                between += b;
+                within += w;
+                kept += 1.0;
+            }
+            // Deviations from the step sum to zero over workers: one series less is free.
+            let free = (kept - 1.0f64).max(1.0);
+            freedom = ((count as f64 - 1.0) * free, (n - count as f64) * free);
+            let (between, within) = (between / freedom.0, within / freedom.1);
+            per.push((ratio(between, within), (between - within) * count as f64 / n));
+        }
+        if self.inner.len() * r < 2 {
+            return untestable(kind, 0.0, false, "one worker: part of the step effect");
+        }
+        let (yes, no) = ("workers keep an offset for a window", "windows do not differ by worker");
+        decide(kind, alpha, &per, freedom.0, freedom.1, yes, no)
+    }
+
     /// Covariance of signatures inside a cell, `[c][c]`, and its degrees of freedom.
     pub(crate) fn inner_covariance(&self) -> (Vec<f64>, f64) {
         let n = self.inner.len();
@@ -308,40 +368,56 @@ impl Estimates {
         }
     }
 
-    /// Whether the spread inside cells differs between replicas (Levene's test on absolute
-    /// deviations), and each replica's spread relative to the signature's, `[c][r]`.
+    /// Whether the spread inside cells differs between replicas, and each replica's spread relative
+    /// to the signature's, `[c][r]`.
+    ///
+    /// Levene's test on a cell's sum of absolute deviations: deviations inside a cell sum to zero
+    /// and so depend on each other, cells do not. A step's own spread, shared by replicas, is taken
+    /// out.
     pub(crate) fn worker_spread(&self, alpha: f64) -> (Effect, Vec<Vec<f64>>) {
-        let (r, m) = (self.replicas(), self.microbatches());
+        let (t, r, m) = (self.steps(), self.replicas(), self.microbatches());
+        let kind = EffectKind::WorkerSpread;
+        if r < 2 || m < 2 || t < 2 {
+            let why = "needs two replicas, steps and microbatches";
+            return (untestable(kind, 0.0, false, why), vec![vec![1.0; r]; self.inner.len()]);
+        }
         let mut factors = Vec::new();
         let mut per = Vec::new();
         for c in 0..self.inner.len() {
-            let mut sums = vec![(0.0, 0.0, 0.0); r];
-            for (i, v) in self.inner.signature(c).iter().enumerate() {
-                let s = &mut sums[i % r];
-                *s = (s.0 + v.abs(), s.1 + v * v, s.2 + 1.0);
+            let (mut absolute, mut square) = (vec![0.0; t * r], vec![0.0; t * r]);
+            for row in self.inner.signature(c).chunks(t * r) {
+                for (i, v) in row.iter().enumerate() {
+                    absolute[i] += v.abs();
+                    square[i] += v * v;
+                }
             }
-            let n = sums.first().map_or(1.0, |s| s.2);
-            let grand = sums.iter().map(|s| s.0 / n).sum::<f64>() / r as f64;
-            let between = n * sums.iter().map(|s| (s.0 / n - grand).powi(2)).sum::<f64>()
-                / (r as f64 - 1.0).max(1.0);
-            let within = sums.iter().map(|s| s.1 - s.0 * s.0 / n).sum::<f64>()
-                / (n * r as f64 - r as f64).max(1.0);
-            per.push((ratio(between, within), 0.0));
-            let all = sums.iter().map(|s| s.1).sum::<f64>() / r as f64;
-            factors.push(
-                sums.iter().map(|s| if all > 0.0 { (s.1 / all).sqrt() } else { 1.0 }).collect(),
-            );
+            let between = variance(&column_means(&absolute, r));
+            let noise = self.interaction(&absolute) / t as f64;
+            let squares = column_means(&square, r);
+            let all = mean(&squares);
+            let factor: Vec<f64> =
+                squares.iter().map(|s| if all > 0.0 { (s / all).sqrt() } else { 1.0 }).collect();
+            // A factor is the root of a mean of squares: half the relative error.
+            let error = if all > 0.0 {
+                0.25 * self.interaction(&square) / (all * all * t as f64)
+            } else {
+                0.0
+            };
+            let spread = factor.iter().map(|f| (f - 1.0).powi(2)).sum::<f64>() / r as f64;
+            per.push((ratio(between, noise), spread - error * (1.0 - 1.0 / r as f64)));
+            factors.push(factor);
         }
-        let kind = EffectKind::WorkerSpread;
-        if r < 2 || m < 2 {
-            return (untestable(kind, 0.0, false, "needs two replicas and microbatches"), factors);
-        }
-        let cells = (self.steps() * r * m) as f64;
-        let (df1, df2) = (r as f64 - 1.0, cells - r as f64);
-        let no = "replicas have the same spread";
-        let mut effect = decide(kind, alpha, &per, df1, df2, "replicas differ in spread", no);
-        effect.sd_log = rms(factors.iter().flatten().map(|f: &f64| (f - 1.0).powi(2)));
-        (effect, factors)
+        let (df1, df2) = (r as f64 - 1.0, (r as f64 - 1.0) * (t as f64 - 1.0));
+        let (yes, no) = ("replicas differ in spread", "replicas have the same spread");
+        (decide(kind, alpha, &per, df1, df2, yes, no), factors)
+    }
+
+    /// Step x replica interaction variance of a `[t][r]` array.
+    fn interaction(&self, cell: &[f64]) -> f64 {
+        let columns = column_means(cell, self.replicas());
+        let centred: Vec<f64> =
+            cell.iter().enumerate().map(|(i, v)| v - columns[i % columns.len()]).collect();
+        self.interaction_variance(&centred)
     }
 }
 
@@ -377,6 +453,20 @@ pub(crate) fn decide(
 
 fn untestable(kind: EffectKind, sd_log: f64, kept: bool, why: &str) -> Effect {
     Effect { kind, sd_log, test: None, kept, reason: why.to_owned() }
+}
+
+/// Sums of squares of a series between and inside windows.
+fn window_squares(values: &[f64], windows: &[u32], count: usize) -> (f64, f64) {
+    let grand = mean(values);
+    let (mut sum, mut size) = (vec![0.0; count], vec![0.0; count]);
+    for (v, &w) in values.iter().zip(windows) {
+        sum[w as usize] += v;
+        size[w as usize] += 1.0;
+    }
+    let centre = |w: usize| if size[w] > 0.0 { sum[w] / size[w] } else { grand };
+    let between = (0..count).map(|w| size[w] * (centre(w) - grand).powi(2)).sum();
+    let within = values.iter().zip(windows).map(|(v, &w)| (v - centre(w as usize)).powi(2)).sum();
+    (between, within)
 }
 
 /// `a / b`; 0 if both vanish (no variation at all), infinite if only the noise does.

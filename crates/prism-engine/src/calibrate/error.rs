@@ -2,6 +2,7 @@
 
 use prism_graph::{GraphError, Op};
 use prism_model::Signature;
+use prism_stats::StatsError;
 
 /// Why a trace cannot be calibrated.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +47,17 @@ pub enum CalibrateError {
         /// What does not fit.
         wrong: Vec<String>,
     },
+    /// A selection of steps or replicas that the trace does not have, or of no replica.
+    #[error("the selection does not fit a trace of {steps} steps and {replicas} replicas")]
+    Selection {
+        /// Steps of the trace.
+        steps: usize,
+        /// Replicas of the trace.
+        replicas: usize,
+    },
+    /// A statistic.
+    #[error(transparent)]
+    Stats(#[from] StatsError),
     /// The graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -66,6 +78,10 @@ impl CalibrateError {
                 Some("leave that step out, or correct the recorded duration")
             }
             CalibrateError::Inconsistent { .. } => Some("calibrate the trace again"),
+            CalibrateError::Selection { .. } => {
+                Some("select at least one replica, and steps and replicas below those counts")
+            }
+            CalibrateError::Stats(e) => Some(e.hint()),
             CalibrateError::Graph(e) => e.hint(),
         }
     }

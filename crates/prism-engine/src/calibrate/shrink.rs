@@ -6,7 +6,38 @@
 //! within step; stage within replica), split into means of windows and deviations inside windows,
 //! is therefore scaled by `√(1 − noise variance / observed variance)`.
 
-use super::effects::Estimates;
+/// What step vectors are made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Levels {
+    pub(crate) steps: usize,
+    pub(crate) replicas: usize,
+    /// Means over microbatches with base, worker and position removed, `[c][t][r]`.
+    pub(crate) cell: Vec<Vec<f64>>,
+    /// Noise variance that microbatches leave in one cell mean, `[c]`.
+    pub(crate) cell_noise: Vec<f64>,
+    pub(crate) classes: Vec<Class>,
+}
+
+/// Signatures of one kind of compute.
+#[derive(Clone, Debug)]
+pub(crate) struct Class {
+    pub(crate) signatures: Vec<usize>,
+    /// Noise variance that microbatches leave in the mean of their cells.
+    pub(crate) noise: f64,
+}
+
+impl Levels {
+    /// Mean of a class's cells, `[t][r]`.
+    fn class_mean(&self, class: &Class) -> Vec<f64> {
+        let mut out = vec![0.0; self.steps * self.replicas];
+        for &c in &class.signatures {
+            for (o, v) in out.iter_mut().zip(&self.cell[c]) {
+                *o += v / class.signatures.len() as f64;
+            }
+        }
+        out
+    }
+}
 
 /// Scales by level and class, for the record.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,26 +55,27 @@ pub(crate) struct Shrinkage {
 pub(crate) struct Keep {
     pub(crate) step: bool,
     pub(crate) step_worker: bool,
+    pub(crate) window: bool,
 }
 
 /// Step vectors in log time, `[c][r][t]`.
-pub(crate) fn step_vectors(e: &Estimates, windows: &[u32], keep: Keep) -> (Vec<f32>, Shrinkage) {
-    let (steps, replicas) = (e.inner.steps, e.inner.replicas);
-    let mut vectors = vec![0.0f64; e.inner.len() * steps * replicas];
+pub(crate) fn step_vectors(e: &Levels, windows: &[u32], keep: Keep) -> (Vec<f32>, Shrinkage) {
+    let (steps, replicas) = (e.steps, e.replicas);
+    let mut vectors = vec![0.0f64; e.cell.len() * steps * replicas];
     let mut shrinkage = Shrinkage::default();
-    let classes = e.classes();
-    for (_, class) in &classes {
-        let replica_level = e.cell_mean(class);
+    for level in &e.classes {
+        let (class, class_noise) = (&level.signatures, level.noise);
+        let replica_level = e.class_mean(level);
         let step_level: Vec<f64> =
             replica_level.chunks(replicas).map(super::effects::mean).collect();
-        let class_noise = e.mean_noise(class);
         let mut total = vec![0.0; steps];
         if keep.step {
             let noise = class_noise / replicas as f64;
-            shrinkage.step.push(shrink(&[step_level.clone()], noise, windows, &mut [&mut total]));
+            let level = [step_level.clone()];
+            shrinkage.step.push(shrink(&level, noise, windows, (true, true), &mut [&mut total]));
         }
         let mut by_replica = vec![vec![0.0; steps]; replicas];
-        if keep.step_worker {
+        if keep.step_worker || keep.window {
             let level: Vec<Vec<f64>> = (0..replicas)
                 .map(|r| {
                     (0..steps).map(|t| replica_level[t * replicas + r] - step_level[t]).collect()
@@ -51,10 +83,16 @@ pub(crate) fn step_vectors(e: &Estimates, windows: &[u32], keep: Keep) -> (Vec<f
                 .collect();
             let noise = class_noise * (1.0 - 1.0 / replicas as f64);
             let mut out: Vec<&mut Vec<f64>> = by_replica.iter_mut().collect();
-            shrinkage.replica.push(shrink(&level, noise, windows, &mut out));
+            shrinkage.replica.push(shrink(
+                &level,
+                noise,
+                windows,
+                (keep.window, keep.step_worker),
+                &mut out,
+            ));
         }
         let mut by_stage = vec![vec![0.0; steps]; class.len() * replicas];
-        if keep.step_worker && class.len() > 1 {
+        if (keep.step_worker || keep.window) && class.len() > 1 {
             let level: Vec<Vec<f64>> = class
                 .iter()
                 .flat_map(|&c| (0..replicas).map(move |r| (c, r)))
@@ -64,9 +102,11 @@ pub(crate) fn step_vectors(e: &Estimates, windows: &[u32], keep: Keep) -> (Vec<f
                         .collect()
                 })
                 .collect();
-            let own = class.iter().map(|&c| e.cell_noise(c)).sum::<f64>() / class.len() as f64;
+            let own = class.iter().map(|&c| e.cell_noise[c]).sum::<f64>() / class.len() as f64;
             let mut out: Vec<&mut Vec<f64>> = by_stage.iter_mut().collect();
-            shrinkage.stage.push(shrink(&level, (own - class_noise).max(0.0), windows, &mut out));
+            let noise = (own - class_noise).max(0.0);
+            let kept = (keep.window, keep.step_worker);
+            shrinkage.stage.push(shrink(&level, noise, windows, kept, &mut out));
         }
         for (i, &c) in class.iter().enumerate() {
             for r in 0..replicas {
@@ -82,12 +122,13 @@ pub(crate) fn step_vectors(e: &Estimates, windows: &[u32], keep: Keep) -> (Vec<f
 
 /// Shrinks series of one level by common factors and writes them to `out`.
 ///
-/// `noise` is the variance that lower levels leave in one value. Returns the factors between and
-/// inside windows.
+/// `noise` is the variance that lower levels leave in one value; `kept` says whether differences
+/// between windows, and inside them, are there. Returns the factors between and inside windows.
 fn shrink(
     level: &[Vec<f64>],
     noise: f64,
     windows: &[u32],
+    kept: (bool, bool),
     out: &mut [&mut Vec<f64>],
 ) -> (f64, f64) {
     let n = windows.len();
@@ -111,8 +152,8 @@ fn shrink(
         .sum::<f64>()
         / inside_freedom
         / series;
-    let factor_inside = if n > count { survive(noise, inside) } else { 0.0 };
-    let factor_between = if count > 1 {
+    let factor_inside = if kept.1 && n > count { survive(noise, inside) } else { 0.0 };
+    let factor_between = if kept.0 && count > 1 {
         let share = 1.0 - 1.0 / count as f64;
         let between = means
             .iter()

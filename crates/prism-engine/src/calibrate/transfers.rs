@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use prism_graph::{OpId, StepGraph};
 use prism_model::{Effect, EffectKind, Signature, TransferModel};
+use prism_stats::htest;
 
 use super::Selection;
-use super::effects::{decide, mean};
+use super::effects::{column_means, decide, mean, variance};
 use crate::replay::Split;
 
 /// Point-to-point groups of equal shape.
@@ -45,25 +46,51 @@ pub(super) fn transfers(
 ) -> (Vec<TransferModel>, Vec<f32>, Effect) {
     let shapes = shapes(graph);
     let steps = selection.steps.len();
-    let mut deviations: Vec<Vec<f64>> = vec![Vec::new(); steps];
+    let replicas = selection.replicas.len().max(1);
+    let mut deviations: Vec<Vec<f64>> = vec![Vec::new(); steps * replicas];
     for shape in &shapes {
         log_deviations(shape, split, selection, &mut deviations);
     }
-    let (effect, factors) = congestion(&deviations, alpha);
-    let models = shapes
-        .iter()
-        .map(|shape| {
-            let width = shape.members.len();
-            let rows = shape.instances.len() * steps * selection.replicas.len();
-            let stride = rows.div_ceil(MAX_ROWS).max(1);
-            let mut rows_s = Vec::with_capacity(rows.div_ceil(stride) * width);
+    let (effect, factors) = congestion(&deviations, replicas, alpha);
+    let models =
+        shapes.iter().map(|shape| model(shape, split, selection, &factors, alpha)).collect();
+    (models, factors, effect)
+}
+
+/// Rows of one shape, apart by instance and replica where those differ.
+fn model(
+    shape: &Shape,
+    split: &Split,
+    selection: &Selection,
+    factors: &[f32],
+    alpha: f64,
+) -> TransferModel {
+    let by_instance = differ(shape, split, selection, alpha, true);
+    let by_replica = differ(shape, split, selection, alpha, false);
+    let (instances, replicas, steps) =
+        (shape.instances.len(), selection.replicas.len(), selection.steps.len());
+    let cells = if by_instance { instances } else { 1 } * if by_replica { replicas } else { 1 };
+    let stride = (instances * replicas * steps / cells).div_ceil(MAX_ROWS).max(1);
+    let mut rows_s = Vec::new();
+    let cell_instances: Vec<Vec<usize>> = if by_instance {
+        (0..instances).map(|i| vec![i]).collect()
+    } else {
+        vec![(0..instances).collect()]
+    };
+    let cell_replicas: Vec<Vec<usize>> = if by_replica {
+        selection.replicas.iter().map(|&r| vec![r]).collect()
+    } else {
+        vec![selection.replicas.clone()]
+    };
+    for own_instances in &cell_instances {
+        for own_replicas in &cell_replicas {
             let mut row = 0;
-            for instance in &shape.instances {
-                for (i, &t) in selection.steps.iter().enumerate() {
-                    for &r in &selection.replicas {
+            for &i in own_instances {
+                for &r in own_replicas {
+                    for (k, &t) in selection.steps.iter().enumerate() {
                         if row % stride == 0 {
-                            let scale = factors.get(i).map_or(1.0, |&f| f64::from(f));
-                            rows_s.extend(instance.iter().map(|&id| {
+                            let scale = factors.get(k).map_or(1.0, |&f| f64::from(f));
+                            rows_s.extend(shape.instances[i].iter().map(|&id| {
                                 (split.work_of(id)[t * selection.all_replicas + r] / scale) as f32
                             }));
                         }
@@ -71,66 +98,122 @@ pub(super) fn transfers(
                     }
                 }
             }
-            TransferModel {
-                members: shape.members.clone(),
-                ops: shape.instances.iter().flatten().map(|id| id.0).collect(),
-                rows_s,
-                laws: Vec::new(),
-            }
-        })
-        .collect();
-    (models, factors, effect)
+        }
+    }
+    TransferModel {
+        members: shape.members.clone(),
+        ops: shape.instances.iter().flatten().map(|id| id.0).collect(),
+        by_instance,
+        by_replica,
+        rows_s,
+        laws: Vec::new(),
+    }
 }
 
-/// Log transfers minus the mean of their member, by step.
-fn log_deviations(shape: &Shape, split: &Split, selection: &Selection, out: &mut [Vec<f64>]) {
-    for member in 0..shape.members.len() {
-        let mut logs = Vec::new();
-        for instance in &shape.instances {
+/// Whether instances, or replicas, differ in their mean log transfer: one-way analysis of variance
+/// at level `alpha` over the members (Bonferroni), where the difference also carries at least a tenth
+/// of the variance, so that it is worth the smaller pools.
+fn differ(
+    shape: &Shape,
+    split: &Split,
+    selection: &Selection,
+    alpha: f64,
+    by_instance: bool,
+) -> bool {
+    let groups = if by_instance { shape.instances.len() } else { selection.replicas.len() };
+    if groups < 2 {
+        return false;
+    }
+    (0..shape.members.len()).any(|member| {
+        let mut values: Vec<Vec<f64>> = vec![Vec::new(); groups];
+        for (i, instance) in shape.instances.iter().enumerate() {
             let work = split.work_of(instance[member]);
-            for (i, &t) in selection.steps.iter().enumerate() {
-                for &r in &selection.replicas {
-                    let x = work[t * selection.all_replicas + r];
-                    if x > 0.0 {
-                        logs.push((i, x.ln()));
-                    }
+            for (k, &r) in selection.replicas.iter().enumerate() {
+                let lane = selection.steps.iter().map(|&t| work[t * selection.all_replicas + r]);
+                let target = &mut values[if by_instance { i } else { k }];
+                target.extend(lane.filter(|x| *x > 0.0).map(f64::ln));
+            }
+        }
+        let slices: Vec<&[f64]> = values.iter().map(Vec::as_slice).collect();
+        let Ok(table) = htest::one_way(&slices) else { return false };
+        let between = table.groups.variance.max(0.0);
+        let within = table.residual_sum_of_squares / table.residual_dof;
+        table.groups.p_value * (shape.members.len() as f64) < alpha
+            && between > 0.1 * (between + within)
+    })
+}
+
+/// Log transfers less the mean of their member, averaged over the members of a group: one value an
+/// instance, by (step, replica), `[t][r]`. Participants share a draw, so they are one observation.
+fn log_deviations(shape: &Shape, split: &Split, selection: &Selection, out: &mut [Vec<f64>]) {
+    let width = shape.members.len();
+    let mut rows: Vec<(usize, Vec<f64>)> = Vec::new();
+    for instance in &shape.instances {
+        for (i, &t) in selection.steps.iter().enumerate() {
+            for (k, &r) in selection.replicas.iter().enumerate() {
+                let at = t * selection.all_replicas + r;
+                let row: Vec<f64> = instance.iter().map(|&id| split.work_of(id)[at]).collect();
+                if row.iter().all(|x| *x > 0.0) {
+                    let logs = row.iter().map(|x| x.ln()).collect();
+                    rows.push((i * selection.replicas.len() + k, logs));
                 }
             }
         }
-        if logs.is_empty() {
-            continue;
-        }
-        let centre = logs.iter().map(|l| l.1).sum::<f64>() / logs.len() as f64;
-        logs.into_iter().for_each(|(i, l)| out[i].push(l - centre));
+    }
+    let n = rows.len().max(1) as f64;
+    let centre: Vec<f64> =
+        (0..width).map(|k| rows.iter().map(|(_, row)| row[k]).sum::<f64>() / n).collect();
+    for (cell, row) in rows {
+        let deviation = row.iter().zip(&centre).map(|(l, c)| l - c).sum::<f64>();
+        out[cell].push(deviation / width as f64);
     }
 }
 
-fn congestion(deviations: &[Vec<f64>], alpha: f64) -> (Effect, Vec<f32>) {
-    let steps: Vec<&Vec<f64>> = deviations.iter().filter(|d| !d.is_empty()).collect();
-    let n: f64 = steps.iter().map(|d| d.len() as f64).sum();
-    let t = steps.len() as f64;
+/// Whether transfers of a step are slow together, on all replicas: step means against the
+/// step x replica interaction, or against single transfers with one replica. `deviations` are by
+/// (step, replica). Steps in which a replica has none do not take part.
+fn congestion(deviations: &[Vec<f64>], replicas: usize, alpha: f64) -> (Effect, Vec<f32>) {
+    let complete: Vec<&[Vec<f64>]> =
+        deviations.chunks(replicas).filter(|row| row.iter().all(|d| !d.is_empty())).collect();
+    let (t, r) = (complete.len() as f64, replicas as f64);
+    let n: f64 = complete.iter().flat_map(|row| row.iter()).map(|d| d.len() as f64).sum();
     let kind = EffectKind::Congestion;
-    if t < 3.0 || n <= t {
+    if t < 3.0 || (replicas < 2 && n <= t) {
         let reason = "fewer than three steps with point-to-point transfers".to_owned();
         return (Effect { kind, sd_log: 0.0, test: None, kept: false, reason }, Vec::new());
     }
-    let within =
-        steps.iter().map(|d| d.iter().map(|v| (v - mean(d)).powi(2)).sum::<f64>()).sum::<f64>()
-            / (n - t);
-    let per_step = n / t;
-    let between = steps.iter().map(|d| d.len() as f64 * mean(d).powi(2)).sum::<f64>() / (t - 1.0);
-    let statistic = if within > 0.0 { between / within } else { 0.0 };
-    let per = [(statistic, (between - within) / per_step)];
-    let (yes, no) = ("transfers of a step are slow together", "transfers do not move by the step");
-    let effect = decide(kind, alpha, &per, t - 1.0, n - t, yes, no);
-    let factors = if effect.kept {
-        let shrink = if between > 0.0 { (1.0 - within / between).max(0.0).sqrt() } else { 0.0 };
-        deviations
-            .iter()
-            .map(|d| if d.is_empty() { 1.0 } else { (shrink * mean(d)).exp() as f32 })
-            .collect()
+    let cells: Vec<f64> = complete.iter().flat_map(|row| row.iter().map(|d| mean(d))).collect();
+    let steps: Vec<f64> = cells.chunks(replicas).map(mean).collect();
+    let between = variance(&steps);
+    let (noise, df2) = if replicas < 2 {
+        let squares = |d: &Vec<f64>| d.iter().map(|v| (v - mean(d)).powi(2)).sum::<f64>();
+        let within = complete.iter().map(|row| squares(&row[0])).sum::<f64>() / (n - t);
+        (within / (n / t), n - t)
     } else {
-        Vec::new()
+        let columns = column_means(&cells, replicas);
+        let grand = mean(&columns);
+        let rest = |(i, v): (usize, &f64)| {
+            (v - steps[i / replicas] - columns[i % replicas] + grand).powi(2)
+        };
+        let freedom = (t - 1.0) * (r - 1.0);
+        (cells.iter().enumerate().map(rest).sum::<f64>() / freedom / r, freedom)
     };
+    let statistic = if noise > 0.0 { between / noise } else { 0.0 };
+    let per = [(statistic, between - noise)];
+    let (yes, no) = ("transfers of a step are slow together", "transfers do not move by the step");
+    let effect = decide(kind, alpha, &per, t - 1.0, df2, yes, no);
+    if !effect.kept {
+        return (effect, Vec::new());
+    }
+    let shrink = if between > 0.0 { (1.0 - noise / between).max(0.0).sqrt() } else { 0.0 };
+    let centre = mean(&steps);
+    let factor = |row: &[Vec<f64>]| {
+        if row.iter().any(Vec::is_empty) {
+            return 1.0;
+        }
+        let own = row.iter().map(|d| mean(d)).sum::<f64>() / r;
+        (shrink * (own - centre)).exp() as f32
+    };
+    let factors = deviations.chunks(replicas).map(factor).collect();
     (effect, factors)
 }

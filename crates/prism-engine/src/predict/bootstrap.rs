@@ -7,8 +7,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{LowerOptions, PredictError, lower};
-use crate::calibrate::resampled;
-use crate::sample::RunOptions;
+use crate::calibrate::Resampler;
+use crate::sample::{RunOptions, Tape};
 
 /// What is resampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -137,11 +137,16 @@ pub fn bootstrap(
 ) -> Result<Bootstrap, PredictError> {
     let (unit, labels) = resample_units(model);
     let units = resample::Windows::from_labels(&labels);
-    let one = |repetition: usize| -> Result<Vec<f64>, PredictError> {
+    let resampler = Resampler::new(model);
+    // A repetition has other numbers in the same program: one is compiled, the others are bound.
+    let compiled = lower(graph, model, options)?.compile()?;
+    let one = |tape: &mut Tape, repetition: usize| -> Result<Vec<f64>, PredictError> {
         let rows = units.bootstrap(run.seed, repetition as u64);
         let windows = relabel(&rows, &model.windows);
-        let fresh = resampled(model, &rows, &windows);
-        let tape = lower(graph, &fresh, options)?.compile()?;
+        let fresh = resampler.repeat(&rows, &windows);
+        if !tape.rebind(lower(graph, &fresh, options)?)? {
+            *tape = lower(graph, &fresh, options)?.compile()?;
+        }
         let samples = tape.run(&RunOptions { threads: 1, ..run.clone() })?;
         let mut times: Vec<f64> = samples
             .get("step")
@@ -153,9 +158,10 @@ pub fn bootstrap(
         Ok(statistics(&times))
     };
     let all: Result<Vec<_>, _> = if run.threads == 1 {
-        (0..repetitions).map(one).collect()
+        let mut tape = compiled.clone();
+        (0..repetitions).map(|k| one(&mut tape, k)).collect()
     } else {
-        (0..repetitions).into_par_iter().map(one).collect()
+        (0..repetitions).into_par_iter().map_init(|| compiled.clone(), one).collect()
     };
     Ok(Bootstrap { unit, units: units.len(), statistics: all? })
 }

@@ -4,75 +4,15 @@
 //! step, kind, stage, chunk, m)` per replica, `("transfer", step, kind, stage, seq)` per replica,
 //! `("step-row", step)` for the observed step that step-level values are taken from.
 
-use prism_graph::{Event, OpId, ReplicaSync, StepGraph};
-use prism_model::{DurationModel, ImpliedDependency, OpKind, Signature, StepVector, TransferModel};
-use prism_stats::{Distribution, Law};
+use prism_graph::{OpId, StepGraph};
+use prism_model::{DurationModel, ImpliedDependency, StepVector, TransferModel};
+use prism_stats::Law;
 
 use super::PredictError;
-use crate::sample::{
-    Index, Key, Offset, PoolId, Program, QuantileTable, Scope, Sync, TableId, Value,
-};
-
-/// How durations are drawn.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    serde::Serialize,
-    serde::Deserialize,
-    schemars::JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Draws {
-    /// Whole observed vectors.
-    #[default]
-    Empirical,
-    /// Fitted laws for compute and point-to-point; step-level values stay observed vectors.
-    Parametric,
-}
-
-/// What a program computes besides step times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Probes {
-    /// Total compute of each stage, per replica: outputs `compute@STAGE`, seconds.
-    pub stage_compute: bool,
-    /// Waiting of each step-level collective, per replica: outputs `wait:KIND[SEQ]@STAGE`, seconds.
-    pub waits: bool,
-    /// When each replica's last microbatch compute ends: output `compute-finish`, seconds.
-    pub compute_finish: bool,
-}
-
-/// How to lower.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LowerOptions {
-    /// How durations are drawn.
-    pub draws: Draws,
-    /// Whether launch delays are there.
-    pub launch_delays: bool,
-    /// Further outputs.
-    pub probes: Probes,
-    /// Consecutive steps; each stage starts a step when it has ended the one before. Step `k` is
-    /// output `step` for k = 0, else `step+k`.
-    pub steps: u32,
-    /// Draw every replica's worker effect afresh in every sample: the distribution over clusters
-    /// one might be given, instead of over steps on the given one.
-    pub redraw_workers: bool,
-}
-
-impl Default for LowerOptions {
-    fn default() -> Self {
-        LowerOptions {
-            draws: Draws::Empirical,
-            launch_delays: true,
-            probes: Probes::default(),
-            steps: 1,
-            redraw_workers: false,
-        }
-    }
-}
+use super::options::{Draws, LowerOptions};
+use super::sources::{Work, assign_work, entity, member_mean, tabulate};
+use super::walk::{Durations, walk};
+use crate::sample::{Index, Key, Offset, PoolId, Program, Scope, TableId, Value};
 
 /// Lowers a graph with its duration model.
 ///
@@ -84,43 +24,8 @@ pub fn lower(
     options: &LowerOptions,
 ) -> Result<Program, PredictError> {
     let mut lowering = Lowering::new(graph, model, *options)?;
-    let mut begin = vec![None; usize::from(graph.stages())];
-    let mut previous = None;
-    for step in 0..options.steps {
-        lowering.begin_step(step)?;
-        let ends = lowering.step(&begin)?;
-        let sinks: Vec<Value> = graph.sinks().iter().filter_map(|s| ends[s.0 as usize]).collect();
-        let Some(last) = lowering.program.max_of(&sinks) else {
-            return Err(PredictError::NoSink);
-        };
-        let finish = lowering.program.max_over_replicas(last);
-        let time = match previous {
-            None => finish,
-            Some(before) => lowering.program.sub(finish, before),
-        };
-        let name = if step == 0 { "step".to_owned() } else { format!("step+{step}") };
-        lowering.program.output(name, time);
-        previous = Some(finish);
-        for (stage, slot) in begin.iter_mut().enumerate() {
-            let own: Vec<Value> = graph
-                .sinks()
-                .iter()
-                .filter(|s| usize::from(graph.ops()[s.0 as usize].stage) == stage)
-                .filter_map(|s| ends[s.0 as usize])
-                .collect();
-            *slot = lowering.program.max_of(&own).or(Some(finish));
-        }
-    }
+    walk(graph, &mut lowering, options)?;
     Ok(lowering.program)
-}
-
-/// Where an operation's work comes from.
-#[derive(Clone, Copy)]
-enum Work {
-    Compute { c: usize, m: usize },
-    Transfer { model: usize, instance: usize, member: usize },
-    Step(usize),
-    None,
 }
 
 struct Lowering<'a> {
@@ -133,8 +38,8 @@ struct Lowering<'a> {
     delay: Vec<Option<usize>>,
     /// Pools of `exp(step vector)`, by signature.
     step_pools: Vec<PoolId>,
-    /// Pools of `exp(spread · microbatch vector)`, with the replicas that use each; by signature.
-    microbatch_pools: Vec<Vec<(PoolId, f64)>>,
+    /// Pools of `exp(spread · microbatch vector)` and where each replica's rows begin; by signature.
+    microbatch_pools: Vec<(PoolId, Offset)>,
     transfer_pools: Vec<PoolId>,
     work_pools: Vec<Option<PoolId>>,
     delay_pools: Vec<Option<PoolId>>,
@@ -231,12 +136,12 @@ impl<'a> Lowering<'a> {
                     self.step_pools.push(self.program.pool(pool));
                 }
                 if self.microbatch_rows() > 0 {
-                    self.add_microbatch_pools(c);
+                    self.add_microbatch_pool(c);
                 }
             }
-            for transfer in &self.model.transfers {
-                self.transfer_pools.push(self.program.pool(transfer.rows_s.clone()));
-            }
+        }
+        for transfer in &self.model.transfers {
+            self.transfer_pools.push(self.program.pool(transfer.rows_s.clone()));
         }
         if !self.model.congestion.is_empty() {
             self.congestion_pool = Some(self.program.pool(self.model.congestion.clone()));
@@ -249,22 +154,33 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// One pool a distinct spread, rounded to 5 %.
-    fn add_microbatch_pools(&mut self, c: usize) {
+    /// One pool a signature: the rows under every distinct spread, one after the other; each replica
+    /// reads from where its own spread's begin.
+    fn add_microbatch_pool(&mut self, c: usize) {
         let compute = &self.model.compute;
-        let n = compute.signatures.len();
-        let mut pools: Vec<(PoolId, f64)> = Vec::new();
+        let (n, rows) = (compute.signatures.len(), self.microbatch_rows());
+        let mut spreads: Vec<f64> = Vec::new();
+        let mut offsets = Vec::new();
         for r in 0..self.replicas() {
             let spread = self.spread(c, r);
-            if pools.iter().all(|p| (p.1 - spread).abs() > 1e-9) {
-                let rows = compute.microbatch_vectors_log.chunks(n);
-                let pool = rows.map(|row| (f64::from(row[c]) * spread).exp() as f32).collect();
-                pools.push((self.program.pool(pool), spread));
+            let at = spreads.iter().position(|s| *s == spread).unwrap_or(spreads.len());
+            if at == spreads.len() {
+                spreads.push(spread);
             }
+            offsets.push(at as u32 * rows);
         }
-        self.microbatch_pools.push(pools);
+        let vectors = || compute.microbatch_vectors_log.chunks(n);
+        let pool = spreads
+            .iter()
+            .flat_map(|s| vectors().map(move |row| (f64::from(row[c]) * s).exp() as f32))
+            .collect();
+        let offset =
+            if spreads.len() == 1 { Offset::Fixed(0) } else { Offset::PerReplica(offsets) };
+        let pool = self.program.pool(pool);
+        self.microbatch_pools.push((pool, offset));
     }
 
+    /// Factor on the effects inside a step of a replica, rounded to 5 %.
     fn spread(&self, c: usize, r: usize) -> f64 {
         let spread = self.model.compute.worker_spread.get(c * self.replicas() + r);
         (spread.copied().unwrap_or(1.0) * 20.0).round() / 20.0
@@ -312,35 +228,6 @@ impl<'a> Lowering<'a> {
 
     fn table(&mut self, law: &Law, power: f64) -> Result<TableId, PredictError> {
         Ok(self.program.table(tabulate(law, power)?))
-    }
-
-    /// Draws what a step shares: its observed row, effects of each signature, microbatch rows.
-    fn begin_step(&mut self, step: u32) -> Result<(), PredictError> {
-        let key = |effect: &str| Key::new(effect).with(u64::from(step));
-        let rows = self.steps() as u32;
-        let row = self.program.index(rows, key("step-row"), Scope::Shared);
-        self.now = Now { step: u64::from(step), row: Some(row), ..Now::default() };
-        if let Some(pool) = self.congestion_pool {
-            self.now.congestion = Some(self.program.gather(pool, row, 1, Offset::Fixed(0)));
-        }
-        for c in 0..self.model.compute.signatures.len() {
-            let scale = self.scale(c, row);
-            self.now.scale.push(scale);
-        }
-        let rows = self.microbatch_rows();
-        let shared = self.model.compute.microbatch_shared && rows > 0;
-        if self.options.draws == Draws::Empirical && shared {
-            for m in 0..self.model.microbatches {
-                let key = key("microbatch").with(u64::from(m));
-                let index = self.program.index(rows, key, Scope::PerReplica);
-                self.now.microbatch_row.push(index);
-            }
-        }
-        let instances = |t: &TransferModel| t.ops.len() / t.members.len().max(1);
-        self.now.transfer_row =
-            self.model.transfers.iter().map(|t| vec![None; instances(t)]).collect();
-        self.now.durations = vec![None; self.graph.ops().len()];
-        Ok(())
     }
 
     fn microbatch_rows(&self) -> u32 {
@@ -394,91 +281,8 @@ impl<'a> Lowering<'a> {
         value
     }
 
-    /// Appends one step; returns the end of every operation.
-    fn step(&mut self, begin: &[Option<Value>]) -> Result<Vec<Option<Value>>, PredictError> {
-        let ops = self.graph.ops().len();
-        let (mut ready, mut ends) = (vec![None; ops], vec![None; ops]);
-        let mut waits = Vec::new();
-        for &event in self.graph.order() {
-            match event {
-                Event::Start(op) => {
-                    let start = self.ready(op, &ends, begin)?;
-                    ready[op.0 as usize] = Some(start);
-                    if self.graph.group_of(op).is_none() {
-                        ends[op.0 as usize] = Some(self.end(op, start)?);
-                    }
-                }
-                Event::Group(id) => {
-                    let group = &self.graph.groups()[id.0 as usize];
-                    let starts: Vec<Value> =
-                        group.members.iter().filter_map(|m| ready[m.0 as usize]).collect();
-                    let Some(mut together) = self.program.max_of(&starts) else { continue };
-                    together = match group.sync {
-                        ReplicaSync::None => together,
-                        ReplicaSync::All => self.program.sync_max(together, Sync::All),
-                        ReplicaSync::Blocks(b) => self.program.sync_max(together, Sync::Blocks(b)),
-                    };
-                    for (&member, &start) in group.members.iter().zip(&starts) {
-                        if self.options.probes.waits && is_collective(self.graph, member) {
-                            waits.push((member, self.program.sub(together, start)));
-                        }
-                        ends[member.0 as usize] = Some(self.end(member, together)?);
-                    }
-                }
-            }
-        }
-        if self.now.step == 0 {
-            self.probe(&ends, &waits);
-        }
-        Ok(ends)
-    }
-
-    /// The latest end of what an operation waits for, plus its launch delay.
-    fn ready(
-        &mut self,
-        op: OpId,
-        ends: &[Option<Value>],
-        begin: &[Option<Value>],
-    ) -> Result<Value, PredictError> {
-        let implied: Vec<usize> =
-            (0..self.model.implied.len()).filter(|&i| self.model.implied[i].op == op.0).collect();
-        let is_implied = |id: &OpId| implied.iter().any(|&i| self.model.implied[i].on == id.0);
-        let mut before: Vec<Value> = self
-            .graph
-            .deps(op)
-            .iter()
-            .filter(|id| !is_implied(id))
-            .filter_map(|id| ends[id.0 as usize])
-            .collect();
-        if before.is_empty() {
-            let stage = usize::from(self.graph.ops()[op.0 as usize].stage);
-            let origin = match begin.get(stage).copied().flatten() {
-                Some(value) => value,
-                None => self.program.constant(0.0),
-            };
-            before.push(origin);
-        }
-        let Some(mut start) = self.program.max_of(&before) else {
-            return Err(PredictError::UnknownOp { op: op.0 });
-        };
-        if !self.options.launch_delays {
-            return Ok(start);
-        }
-        if let Some(i) = self.delay[op.0 as usize] {
-            let delay = self.vector(&self.model.launch_delay[i], self.delay_pools[i]);
-            start = self.program.add(start, delay);
-        }
-        for i in implied {
-            let dependency: &ImpliedDependency = &self.model.implied[i];
-            let (Some(end), Some(row)) = (ends[dependency.on as usize], self.now.row) else {
-                continue;
-            };
-            let offset = self.row_offsets();
-            let lag = self.program.gather(self.lag_pools[i], row, 1, offset);
-            let other = self.program.add(end, lag);
-            start = self.program.max(start, other);
-        }
-        Ok(start)
+    fn implied_of(&self, op: OpId) -> impl Iterator<Item = &ImpliedDependency> {
+        self.model.implied.iter().filter(move |d| d.op == op.0)
     }
 
     fn row_offsets(&self) -> Offset {
@@ -500,6 +304,176 @@ impl<'a> Lowering<'a> {
                 }
             }
         }
+    }
+
+    /// Position, microbatch and residual factor of one operation.
+    fn compute_factor(&mut self, c: usize, m: usize) -> Result<Option<Value>, PredictError> {
+        let compute = &self.model.compute;
+        let signature = compute.signatures[c].signature;
+        let residual_key =
+            entity(Key::new("residual").with(self.now.step), &signature).with(m as u64);
+        let microbatches = self.model.microbatches as usize;
+        let position = compute.position_log.get(c * microbatches + m).map_or(1.0, |p| p.exp());
+        let factor = match self.options.draws {
+            Draws::Empirical => {
+                let factor = self.microbatch_gather(c, m, residual_key);
+                factor.map(|f| self.scaled(f, position))
+            }
+            Draws::Parametric => {
+                let mut factor = None;
+                if let Some(Some(table)) = self.tables.microbatch.get(c).copied() {
+                    let key = Key::new("microbatch").with(self.now.step).with(m as u64);
+                    factor = Some(self.program.draw(table, key, Scope::PerReplica));
+                }
+                if let Some(Some(table)) = self.tables.residual.get(c).copied() {
+                    let draw = self.program.draw(table, residual_key, Scope::PerReplica);
+                    factor = Some(match factor {
+                        Some(other) => self.program.mul(other, draw),
+                        None => draw,
+                    });
+                }
+                factor.map(|f| self.spread_out(c, f, position))
+            }
+        };
+        Ok(factor.or_else(|| (position != 1.0).then(|| self.program.constant(position))))
+    }
+
+    /// `position·(1 + spread·(factor − 1))`: a replica's own spread, to first order in the (small) log
+    /// effect. Written so that the kernel draws, scales and adds in one instruction.
+    fn spread_out(&mut self, c: usize, factor: Value, position: f32) -> Value {
+        let spreads: Vec<f32> = (0..self.replicas()).map(|r| self.spread(c, r) as f32).collect();
+        let factor = self.scaled(factor, position);
+        if spreads.iter().all(|s| *s == 1.0) {
+            return factor;
+        }
+        let rest = spreads.iter().map(|s| position * (1.0 - s)).collect();
+        let rest = self.program.replica_constant(rest);
+        let spread = self.program.replica_constant(spreads);
+        self.program.mul_add(factor, spread, rest)
+    }
+
+    fn scaled(&mut self, value: Value, factor: f32) -> Value {
+        if factor == 1.0 {
+            return value;
+        }
+        let factor = self.program.constant(factor);
+        self.program.mul(value, factor)
+    }
+
+    fn microbatch_gather(&mut self, c: usize, m: usize, residual_key: Key) -> Option<Value> {
+        let rows = self.microbatch_rows();
+        if rows == 0 {
+            return None;
+        }
+        let index = match self.now.microbatch_row.get(m) {
+            Some(&index) => index,
+            None => self.program.index(rows, residual_key, Scope::PerReplica),
+        };
+        let (pool, offset) = self.microbatch_pools[c].clone();
+        Some(self.program.gather(pool, index, 1, offset))
+    }
+
+    fn transfer(&mut self, model: usize, instance: usize, member: usize) -> Value {
+        let transfer = &self.model.transfers[model];
+        let width = transfer.members.len();
+        let first = &self.graph.ops()[transfer.ops[instance * width] as usize];
+        let key = entity(Key::new("transfer").with(self.now.step), &transfer.members[0])
+            .with(u64::from(first.seq));
+        let apart = transfer.by_instance || transfer.by_replica;
+        match self.options.draws {
+            Draws::Parametric if !apart => {
+                let members = &self.tables.transfer[model];
+                match members.get(member).copied() {
+                    Some((Some(table), _)) => self.program.draw(table, key, Scope::PerReplica),
+                    Some((None, constant)) => self.program.constant(constant),
+                    None => self.program.constant(member_mean(transfer, member)),
+                }
+            }
+            _ => {
+                let replicas = self.replicas();
+                let axes = (
+                    if transfer.by_instance { transfer.ops.len() / width } else { 1 },
+                    if transfer.by_replica { replicas } else { 1 },
+                );
+                let rows = transfer.rows_s.len() / width / (axes.0 * axes.1);
+                let row = match self.now.transfer_row[model][instance] {
+                    Some(row) => row,
+                    None => {
+                        let row = self.program.index(rows as u32, key, Scope::PerReplica);
+                        self.now.transfer_row[model][instance] = Some(row);
+                        row
+                    }
+                };
+                let own = if transfer.by_instance { instance } else { 0 };
+                let at = |r: usize| ((own * axes.1 + r) * rows * width + member) as u32;
+                let offset = if transfer.by_replica {
+                    Offset::PerReplica((0..replicas).map(at).collect())
+                } else {
+                    Offset::Fixed(at(0))
+                };
+                self.program.gather(self.transfer_pools[model], row, width as u32, offset)
+            }
+        }
+    }
+}
+
+impl Durations for Lowering<'_> {
+    fn program(&mut self) -> &mut Program {
+        &mut self.program
+    }
+
+    /// Its observed row, effects of each signature, microbatch rows.
+    fn begin_step(&mut self, step: u32) -> Result<(), PredictError> {
+        let key = |effect: &str| Key::new(effect).with(u64::from(step));
+        let rows = self.steps() as u32;
+        let row = self.program.index(rows, key("step-row"), Scope::Shared);
+        self.now = Now { step: u64::from(step), row: Some(row), ..Now::default() };
+        if let Some(pool) = self.congestion_pool {
+            self.now.congestion = Some(self.program.gather(pool, row, 1, Offset::Fixed(0)));
+        }
+        for c in 0..self.model.compute.signatures.len() {
+            let scale = self.scale(c, row);
+            self.now.scale.push(scale);
+        }
+        let rows = self.microbatch_rows();
+        let shared = self.model.compute.microbatch_shared && rows > 0;
+        if self.options.draws == Draws::Empirical && shared {
+            for m in 0..self.model.microbatches {
+                let key = key("microbatch").with(u64::from(m));
+                let index = self.program.index(rows, key, Scope::PerReplica);
+                self.now.microbatch_row.push(index);
+            }
+        }
+        let instances = |t: &TransferModel| t.ops.len() / t.members.len().max(1);
+        self.now.transfer_row =
+            self.model.transfers.iter().map(|t| vec![None; instances(t)]).collect();
+        self.now.durations = vec![None; self.graph.ops().len()];
+        Ok(())
+    }
+
+    fn replaces(&self, op: OpId, on: OpId) -> bool {
+        self.implied_of(op).any(|d| d.on == on.0)
+    }
+
+    fn ready(&mut self, op: OpId, latest: Value, ends: &[Option<Value>]) -> Value {
+        let mut start = latest;
+        if !self.options.launch_delays {
+            return start;
+        }
+        if let Some(i) = self.delay[op.0 as usize] {
+            let delay = self.vector(&self.model.launch_delay[i], self.delay_pools[i]);
+            start = self.program.add(start, delay);
+        }
+        for (i, dependency) in self.model.implied.iter().enumerate().filter(|(_, d)| d.op == op.0) {
+            let (Some(end), Some(row)) = (ends[dependency.on as usize], self.now.row) else {
+                continue;
+            };
+            let offset = self.row_offsets();
+            let lag = self.program.gather(self.lag_pools[i], row, 1, offset);
+            let other = self.program.add(end, lag);
+            start = self.program.max(start, other);
+        }
+        start
     }
 
     fn end(&mut self, op: OpId, start: Value) -> Result<Value, PredictError> {
@@ -532,192 +506,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Position, microbatch and residual factor of one operation.
-    fn compute_factor(&mut self, c: usize, m: usize) -> Result<Option<Value>, PredictError> {
-        let compute = &self.model.compute;
-        let signature = compute.signatures[c].signature;
-        let residual_key =
-            entity(Key::new("residual").with(self.now.step), &signature).with(m as u64);
-        let mut factor = match self.options.draws {
-            Draws::Empirical => self.microbatch_gather(c, m, residual_key),
-            Draws::Parametric => {
-                let mut factor = None;
-                if let Some(Some(table)) = self.tables.microbatch.get(c).copied() {
-                    let key = Key::new("microbatch").with(self.now.step).with(m as u64);
-                    factor = Some(self.program.draw(table, key, Scope::PerReplica));
-                }
-                if let Some(Some(table)) = self.tables.residual.get(c).copied() {
-                    let draw = self.program.draw(table, residual_key, Scope::PerReplica);
-                    factor = Some(match factor {
-                        Some(other) => self.program.mul(other, draw),
-                        None => draw,
-                    });
-                }
-                factor.map(|f| self.spread_out(c, f))
-            }
-        };
-        let microbatches = self.model.microbatches as usize;
-        if let Some(position) = compute.position_log.get(c * microbatches + m) {
-            let constant = self.program.constant(position.exp());
-            factor = Some(match factor {
-                Some(f) => self.program.mul(f, constant),
-                None => constant,
-            });
-        }
-        Ok(factor)
+    fn duration(&self, op: OpId) -> Option<Value> {
+        self.now.durations[op.0 as usize]
     }
-
-    /// `1 + spread·(factor − 1)`: a replica's own spread, to first order in the (small) log effect.
-    fn spread_out(&mut self, c: usize, factor: Value) -> Value {
-        let spreads: Vec<f32> = (0..self.replicas()).map(|r| self.spread(c, r) as f32).collect();
-        if spreads.iter().all(|s| *s == 1.0) {
-            return factor;
-        }
-        let rest = self.program.replica_constant(spreads.iter().map(|s| 1.0 - s).collect());
-        let spread = self.program.replica_constant(spreads);
-        self.program.mul_add(factor, spread, rest)
-    }
-
-    fn microbatch_gather(&mut self, c: usize, m: usize, residual_key: Key) -> Option<Value> {
-        let rows = self.microbatch_rows();
-        if rows == 0 {
-            return None;
-        }
-        let index = match self.now.microbatch_row.get(m) {
-            Some(&index) => index,
-            None => self.program.index(rows, residual_key, Scope::PerReplica),
-        };
-        let pools = self.microbatch_pools[c].clone();
-        if let [(pool, _)] = pools[..] {
-            return Some(self.program.gather(pool, index, 1, Offset::Fixed(0)));
-        }
-        // Replicas of different spread gather from different pools: one mask per spread.
-        let mut out: Option<Value> = None;
-        for (pool, spread) in pools {
-            let value = self.program.gather(pool, index, 1, Offset::Fixed(0));
-            let mask: Vec<f32> = (0..self.replicas())
-                .map(|r| if (self.spread(c, r) - spread).abs() < 1e-9 { 1.0 } else { 0.0 })
-                .collect();
-            let mask = self.program.replica_constant(mask);
-            out = Some(match out {
-                None => value,
-                Some(other) => self.program.select(mask, 0.5, value, other),
-            });
-        }
-        out
-    }
-
-    fn transfer(&mut self, model: usize, instance: usize, member: usize) -> Value {
-        let transfer = &self.model.transfers[model];
-        let width = transfer.members.len();
-        let first = &self.graph.ops()[transfer.ops[instance * width] as usize];
-        let key = entity(Key::new("transfer").with(self.now.step), &transfer.members[0])
-            .with(u64::from(first.seq));
-        match self.options.draws {
-            Draws::Empirical => {
-                let rows = (transfer.rows_s.len() / width) as u32;
-                let row = match self.now.transfer_row[model][instance] {
-                    Some(row) => row,
-                    None => {
-                        let row = self.program.index(rows, key, Scope::PerReplica);
-                        self.now.transfer_row[model][instance] = Some(row);
-                        row
-                    }
-                };
-                let offset = Offset::Fixed(member as u32);
-                self.program.gather(self.transfer_pools[model], row, width as u32, offset)
-            }
-            Draws::Parametric => {
-                let members = &self.tables.transfer[model];
-                match members.get(member).copied() {
-                    Some((Some(table), _)) => self.program.draw(table, key, Scope::PerReplica),
-                    Some((None, constant)) => self.program.constant(constant),
-                    None => self.program.constant(member_mean(transfer, member)),
-                }
-            }
-        }
-    }
-
-    fn probe(&mut self, ends: &[Option<Value>], waits: &[(OpId, Value)]) {
-        let ops = || self.graph.iter().filter(|(_, op)| op.kind.is_microbatch_compute());
-        if self.options.probes.stage_compute {
-            for stage in 0..self.graph.stages() {
-                let list: Vec<Value> = ops()
-                    .filter(|(_, op)| op.stage == stage)
-                    .filter_map(|(id, _)| self.now.durations[id.0 as usize])
-                    .collect();
-                let total = self.program.sum(&list);
-                self.program.output(format!("compute@{stage}"), total);
-            }
-        }
-        if self.options.probes.compute_finish {
-            let list: Vec<Value> = ops().filter_map(|(id, _)| ends[id.0 as usize]).collect();
-            if let Some(last) = self.program.max_of(&list) {
-                self.program.output("compute-finish", last);
-            }
-        }
-        for (id, wait) in waits {
-            let op = &self.graph.ops()[id.0 as usize];
-            self.program.output(wait_name(op), *wait);
-        }
-    }
-}
-
-/// Name of the output with an operation's waiting time.
-pub(crate) fn wait_name(op: &prism_graph::Op) -> String {
-    format!("wait:{}[{}]@{}", op.kind, op.seq, op.stage)
-}
-
-fn is_collective(graph: &StepGraph, id: OpId) -> bool {
-    graph.ops()[id.0 as usize].kind.class() == prism_model::KernelClass::Collective
-}
-
-/// The key of a signature's entity: names, never positions in a list.
-fn entity(key: Key, signature: &Signature) -> Key {
-    key.with_text(signature.kind.as_str())
-        .with(u64::from(signature.stage))
-        .with(i64::from(signature.chunk) as u64)
-}
-
-fn member_mean(transfer: &TransferModel, member: usize) -> f32 {
-    let values = || transfer.rows_s.iter().skip(member).step_by(transfer.members.len().max(1));
-    let n = values().count().max(1);
-    (values().map(|&v| f64::from(v)).sum::<f64>() / n as f64) as f32
-}
-
-/// Table of `X^power` for a positive X; of X itself for power 1.
-fn tabulate(law: &Law, power: f64) -> Result<QuantileTable, PredictError> {
-    let map = |x: f64| if power == 1.0 { x } else { x.max(0.0).powf(power) };
-    let table =
-        QuantileTable::from_quantiles(|p| map(law.quantile(p)), |q| map(law.quantile_upper(q)))?;
-    Ok(table)
-}
-
-/// Where each operation's work comes from; every recorded operation must have one place.
-fn assign_work(graph: &StepGraph, model: &DurationModel) -> Result<Vec<Work>, PredictError> {
-    let mut work = vec![Work::None; graph.ops().len()];
-    let mut set = |op: u32, value: Work| -> Result<(), PredictError> {
-        *work.get_mut(op as usize).ok_or(PredictError::UnknownOp { op })? = value;
-        Ok(())
-    };
-    for (c, signature) in model.compute.signatures.iter().enumerate() {
-        for (m, &op) in signature.ops.iter().enumerate() {
-            set(op, Work::Compute { c, m })?;
-        }
-    }
-    for (t, transfer) in model.transfers.iter().enumerate() {
-        let width = transfer.members.len().max(1);
-        for (i, &op) in transfer.ops.iter().enumerate() {
-            set(op, Work::Transfer { model: t, instance: i / width, member: i % width })?;
-        }
-    }
-    for (i, vector) in model.step_work.iter().enumerate() {
-        set(vector.op, Work::Step(i))?;
-    }
-    for (id, op) in graph.iter() {
-        if op.kind != OpKind::Barrier && matches!(work[id.0 as usize], Work::None) {
-            return Err(PredictError::NoWork { op: op.clone() });
-        }
-    }
-    Ok(work)
 }

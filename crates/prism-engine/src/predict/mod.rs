@@ -3,18 +3,24 @@
 mod bootstrap;
 mod error;
 mod lower;
+mod options;
+mod sources;
 mod summary;
+mod walk;
 
 use prism_graph::StepGraph;
 use prism_model::DurationModel;
 
 pub use bootstrap::{Bootstrap, ResampleUnit, bootstrap, resample_units};
 pub use error::PredictError;
-pub use lower::{Draws, LowerOptions, Probes, lower};
+pub use lower::lower;
+pub use options::{Draws, LowerOptions, Probes};
+pub(crate) use sources::entity;
 pub use summary::{
     Bounds, Estimate, Histogram, PredictReport, QuantileEstimate, SlowdownEstimate, StepGuarantee,
     guarantee,
 };
+pub(crate) use walk::{Durations, wait_name, walk};
 
 use crate::sample::{Isa, RunOptions};
 
@@ -176,11 +182,12 @@ fn quiet(model: &DurationModel) -> DurationModel {
     }
     for transfer in &mut quiet.transfers {
         let width = transfer.members.len();
-        transfer.rows_s = (0..width)
-            .map(|k| {
-                mean(&transfer.rows_s.iter().skip(k).step_by(width).copied().collect::<Vec<_>>())
-            })
-            .collect();
+        let cell = transfer.rows_s.len() / transfer.cells(replicas);
+        let means = |rows: &[f32]| -> Vec<f32> {
+            let member = |k| rows.iter().skip(k).step_by(width).copied().collect::<Vec<_>>();
+            (0..width).map(|k| mean(&member(k))).collect()
+        };
+        transfer.rows_s = transfer.rows_s.chunks(cell.max(1)).flat_map(means).collect();
     }
     quiet
 }

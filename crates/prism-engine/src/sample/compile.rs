@@ -9,12 +9,11 @@ use super::program::{Binary, Node, Offset, Program, Reduction, Scope};
 use super::schedule::{Emission, schedule};
 use super::simd::PreparedTable;
 use super::slots::{Bank, Slots, assign};
-use super::tape::{
-    GatherSpec, IndexLaw, Ins, OutputSpec, PER_REPLICA, SLOT_BITS, ScalarSource, Tape, op,
-};
+use super::tape::{GatherSpec, Ins, OutputSpec, PER_REPLICA, SLOT_BITS, ScalarSource, Tape, op};
 
-/// Bytes of slots that should stay in the first-level cache, and in all in the second-level one.
-const HOT_BYTES: usize = 28 << 10;
+/// Bytes of slots that one replica's part may touch, and all parts in all. The former exceeds a
+/// first-level cache somewhat: slots are read in order, so that wide blocks win all the same.
+const HOT_BYTES: usize = 56 << 10;
 const ALL_BYTES: usize = 320 << 10;
 
 /// Compiles a program.
@@ -40,12 +39,19 @@ pub(crate) fn compile(program: &Program) -> Result<Tape, SampleError> {
     Ok(tape)
 }
 
+/// Refuses what 32-bit operands, with their flags, cannot number.
 fn check_size(program: &Program, slots: &Slots) -> Result<(), SampleError> {
+    let replicas = program.replicas as usize;
     let [shared, scratch, kept] = slots.count.map(|c| c as usize);
-    let all = shared + scratch + kept.saturating_mul(program.replicas as usize);
-    // Node numbers and pool offsets share their words with a flag.
-    if all >= 1 << SLOT_BITS || program.nodes.len() >= PER_REPLICA as usize {
-        return Err(SampleError::TooLarge { slots: all });
+    let all = shared.saturating_add(scratch).saturating_add(kept.saturating_mul(replicas));
+    let listed = |n: &&Node| {
+        let list = matches!(n, Node::Gather { offset: Offset::PerReplica(_), .. });
+        list || matches!(n, Node::ReplicaConst(_))
+    };
+    let entries = program.nodes.iter().filter(listed).count().saturating_mul(replicas);
+    let entries = entries.saturating_add(program.nodes.len());
+    if all >= 1 << SLOT_BITS || entries >= PER_REPLICA as usize {
+        return Err(SampleError::TooLarge { slots: all.max(entries) });
     }
     Ok(())
 }
@@ -60,7 +66,6 @@ fn block_width(tape: &Tape) -> usize {
 }
 
 struct Encoder<'a> {
-    program: &'a Program,
     low: &'a Lowered,
     slots: &'a Slots,
     scalar_of: HashMap<(Option<u32>, Option<u32>), u32>,
@@ -82,6 +87,7 @@ impl<'a> Encoder<'a> {
             scalar_sources: Vec::new(),
             scalars: Vec::new(),
             gathers: Vec::new(),
+            gather_nodes: Vec::new(),
             offsets: Vec::new(),
             maps: Vec::new(),
             laws: Vec::new(),
@@ -94,35 +100,36 @@ impl<'a> Encoder<'a> {
                     per_replica: per_replica(id),
                 })
                 .collect(),
+            output_nodes: program.outputs.iter().map(|o| o.1).collect(),
             nodes: program.nodes.clone(),
             made_constants: low.made_constants.clone(),
         };
-        Self { program, low, slots, scalar_of: HashMap::new(), draw_of: HashMap::new(), tape }
+        Self { low, slots, scalar_of: HashMap::new(), draw_of: HashMap::new(), tape }
     }
 
     fn emit(&mut self, emission: Emission, repeated: bool) {
+        let low = self.low;
+        let work = |id: u32| low.work[id as usize].as_ref();
+        let none = Ins::default();
         let ins = match emission {
-            Emission::Node(id) => match &self.low.work[id as usize] {
-                Some(work) => Ins { out: self.operand(id), ..self.encode(id, work) },
-                None => return,
-            },
-            Emission::Fold { accumulator, value } => {
-                let (op, aux) = match self.low.work[accumulator as usize] {
-                    Some(Work::Accumulator { op: Reduction::Sum, block, .. }) => {
-                        (op::FOLD_SUM, block)
-                    }
-                    Some(Work::Accumulator { block, .. }) => (op::FOLD_MAX, block),
-                    _ => return,
-                };
-                let (out, a) = (self.operand(accumulator), self.operand(value));
-                Ins { op, out, a, aux, ..Ins::default() }
+            Emission::Node(id) => {
+                let ins = work(id).and_then(|work| self.encode(id, work));
+                ins.map(|ins| Ins { out: self.operand(id), ..ins })
             }
+            Emission::Fold { accumulator, value } => match work(accumulator) {
+                Some(&Work::Accumulator { op, block, .. }) => {
+                    let op = if op == Reduction::Sum { op::FOLD_SUM } else { op::FOLD_MAX };
+                    let (out, a) = (self.operand(accumulator), self.operand(value));
+                    Some(Ins { op, out, a, aux: block, ..none })
+                }
+                _ => None,
+            },
             Emission::Output { output, value } => {
                 let (a, data) = (self.operand(value), u32::from(repeated));
-                Ins { op: op::OUTPUT, a, aux: output, data, ..Ins::default() }
+                Some(Ins { op: op::OUTPUT, a, aux: output, data, ..none })
             }
         };
-        self.tape.ins.push(ins);
+        self.tape.ins.extend(ins);
     }
 
     fn operand(&self, id: u32) -> u32 {
@@ -130,24 +137,36 @@ impl<'a> Encoder<'a> {
         ((bank as u32) << SLOT_BITS) | slot
     }
 
-    fn encode(&mut self, id: u32, work: &Work) -> Ins {
+    /// The instruction of a node, but for its output; `None` of work that others do for it: sums
+    /// have become additions, and accumulators are filled by folds.
+    fn encode(&mut self, id: u32, work: &Work) -> Option<Ins> {
         let none = Ins::default();
-        match work {
+        Some(match work {
             Work::Const => Ins { op: op::SPLAT, scalar: self.scalar(Some(id), None), ..none },
             Work::ReplicaConst => {
                 Ins { op: op::SPLAT, scalar: self.scalar(None, Some(id)), ..none }
             }
-            Work::Fused { node, source, start, scalar, replica_scalar, factors } => {
+            Work::Fused { source, start, scalar, replica_scalar, factors } => {
                 let form = (3 * start.len() + factors.len()) as u32;
                 let scalar = self.scalar(*scalar, *replica_scalar);
                 let slot = |list: &[u32], i: usize| list.get(i).map_or(0, |&x| self.operand(x));
                 let (a, b) = (slot(start, 0), slot(start, 1));
                 let f = [slot(factors, 0), slot(factors, 1)];
-                let (op, aux, data) = self.source(*node, *source);
+                let (op, aux, data) = self.source(source);
                 Ins { op: op + form, a, b, f, scalar, aux, data, ..none }
             }
-            Work::Index => self.index(id),
-            Work::MapIndex(a) => self.map(id, *a),
+            Work::Index { law, key, scope } => {
+                let op = if law.alias.is_empty() { op::INDEX } else { op::INDEX_ALIAS };
+                let (aux, data) = (self.draw(*key, *scope), self.tape.laws.len() as u32);
+                self.tape.laws.push(law.clone());
+                self.tape.law_of.push((id, data));
+                Ins { op, aux, data, ..none }
+            }
+            Work::MapIndex { index, map } => {
+                let aux = self.tape.maps.len() as u32;
+                self.tape.maps.push(map.clone());
+                Ins { op: op::MAP_INDEX, a: self.operand(*index), aux, ..none }
+            }
             Work::Binary(binary, a, b) => {
                 let op = match binary {
                     Binary::Add => op::ADD,
@@ -160,18 +179,19 @@ impl<'a> Encoder<'a> {
             }
             Work::MaxAdd(a, b, c) => Ins { op: op::MAX_ADD, ..self.three(*a, *b, *c) },
             Work::MulAdd(a, b, c) => Ins { op: op::MUL_ADD, ..self.three(*a, *b, *c) },
-            Work::Select(c, a, b) => {
-                Ins { op: op::SELECT, scalar: self.threshold(id), ..self.three(*a, *b, *c) }
+            Work::Select { condition, threshold, a, b } => {
+                let scalar = self.threshold(*threshold);
+                Ins { op: op::SELECT, scalar, ..self.three(*a, *b, *condition) }
             }
-            Work::Step(a) => {
-                Ins { op: op::STEP, scalar: self.threshold(id), ..self.three(*a, *a, *a) }
+            Work::Step { value, threshold } => {
+                let scalar = self.threshold(*threshold);
+                Ins { op: op::STEP, scalar, ..self.three(*value, *value, *value) }
             }
             Work::LoadBlock { accumulator, block } => {
                 Ins { op: op::LOAD_BLOCK, a: self.operand(*accumulator), aux: *block, ..none }
             }
-            // Sums were turned into additions; accumulators are filled by folds.
-            Work::Sum(_) | Work::Accumulator { .. } => none,
-        }
+            Work::Sum(_) | Work::Accumulator { .. } => return None,
+        })
     }
 
     fn three(&self, a: u32, b: u32, c: u32) -> Ins {
@@ -195,11 +215,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Entry of a threshold; nothing changes it.
-    fn threshold(&mut self, id: u32) -> u32 {
-        let threshold = match self.program.nodes[id as usize] {
-            Node::Select { threshold, .. } | Node::Step { threshold, .. } => threshold,
-            _ => 0.0,
-        };
+    fn threshold(&mut self, threshold: f32) -> u32 {
         self.tape.scalars.push(threshold);
         self.tape.scalars.len() as u32 - 1
     }
@@ -216,12 +232,10 @@ impl<'a> Encoder<'a> {
     }
 
     /// Code base, aux and data of a fused source.
-    fn source(&mut self, node: u32, source: Source) -> (u32, u32, u32) {
-        match (&self.program.nodes[node as usize], source) {
-            (Node::Draw { table, key, scope }, Source::Draw) => {
-                (op::DRAW, self.draw(*key, *scope), *table)
-            }
-            (Node::Gather { pool, stride, offset, .. }, Source::Gather(index)) => {
+    fn source(&mut self, source: &Source) -> (u32, u32, u32) {
+        match source {
+            Source::Draw { table, key, scope } => (op::DRAW, self.draw(*key, *scope), *table),
+            Source::Gather { node, pool, index, stride, offset } => {
                 let offsets = &mut self.tape.offsets;
                 let first = offsets.len() as u32;
                 let flag = match offset {
@@ -236,31 +250,10 @@ impl<'a> Encoder<'a> {
                 };
                 let spec = GatherSpec { pool: *pool, stride: *stride, offset: first | flag };
                 self.tape.gathers.push(spec);
-                (op::GATHER, self.tape.gathers.len() as u32 - 1, self.operand(index))
+                self.tape.gather_nodes.push(*node);
+                (op::GATHER, self.tape.gathers.len() as u32 - 1, self.operand(*index))
             }
-            // A source is what lowering found there.
-            _ => (op::DRAW, 0, 0),
         }
-    }
-
-    fn index(&mut self, id: u32) -> Ins {
-        let Node::Index { rows, key, scope, weights } = &self.program.nodes[id as usize] else {
-            return Ins::default();
-        };
-        let aux = self.draw(*key, *scope);
-        let data = self.tape.laws.len() as u32;
-        self.tape.laws.push(IndexLaw::new(*rows, weights.as_deref()));
-        self.tape.law_of.push((id, data));
-        let op = if weights.is_some() { op::INDEX_ALIAS } else { op::INDEX };
-        Ins { op, aux, data, ..Ins::default() }
-    }
-
-    fn map(&mut self, id: u32, a: u32) -> Ins {
-        if let Node::MapIndex { map, .. } = &self.program.nodes[id as usize] {
-            self.tape.maps.push(map.clone());
-        }
-        let aux = self.tape.maps.len() as u32 - 1;
-        Ins { op: op::MAP_INDEX, a: self.operand(a), aux, ..Ins::default() }
     }
 }
 

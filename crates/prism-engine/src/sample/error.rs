@@ -104,10 +104,10 @@ pub enum SampleError {
         /// What was expected.
         expected: &'static str,
     },
-    /// A program too large for 32-bit slots.
-    #[error("the program needs {slots} slots, more than the engine addresses")]
+    /// A program too large for 32-bit operands.
+    #[error("the program needs {slots} slots or entries, more than the engine numbers")]
     TooLarge {
-        /// Slots needed.
+        /// Slots, or entries of lists per replica, needed.
         slots: usize,
     },
     /// An instruction set this processor lacks.

@@ -4,6 +4,8 @@
 //! into a function compiled for the instruction set; [`for_isa`] collects those in a table by
 //! operation code.
 
+use std::mem::MaybeUninit;
+
 use prism_stats::counter::Stream;
 
 use super::simd::{Isa, PreparedTable, Simd};
@@ -12,6 +14,9 @@ use super::tape::{GatherSpec, IndexLaw, Ins, PER_REPLICA, SLOT_BITS, op};
 /// Samples of a block that share random numbers two by two: number i of the first half of each group
 /// of this many samples is the partner of number i of the second half.
 pub(crate) const GROUP: usize = 32;
+
+/// Samples of the widest block: vectors of 8 in it have a bit each in 64.
+pub(crate) const MAX_WIDTH: usize = 256;
 
 /// A row of an output: where this block's sample 0 would be stored, and the distance to the next
 /// replica's row.
@@ -25,6 +30,10 @@ pub(crate) struct OutputRow {
 unsafe impl Send for OutputRow {}
 // SAFETY: as above.
 unsafe impl Sync for OutputRow {}
+
+/// Words of a block.
+#[repr(align(64))]
+struct Words(#[expect(dead_code, reason = "written and read by address")] [u32; MAX_WIDTH]);
 
 /// What kernels see of a run: one block, one replica.
 pub(crate) struct Ctx<'a> {
@@ -128,6 +137,40 @@ impl<S: Simd, const STARTS: usize, const FACTORS: usize> End<S, STARTS, FACTORS>
     }
 }
 
+/// Calls `f(v, word, rare)` for vector v = 0, 1, … of a draw's words.
+#[inline(always)]
+unsafe fn each_word<S: Simd, const SCALED: bool>(
+    c: &Ctx<'_>,
+    i: &Ins,
+    vectors: usize,
+    mut f: impl FnMut(usize, S::U, bool),
+) {
+    unsafe {
+        let (mut counter, k1) = c.stream::<S>(i.aux);
+        let step = S::splat_u(S::LANES as u32);
+        if !S::AHEAD {
+            for v in 0..vectors {
+                let word = S::hash(counter, k1);
+                f(v, word, S::is_rare::<SCALED>(word));
+                counter = S::add_u(counter, step);
+            }
+            return;
+        }
+        let mut words = MaybeUninit::<Words>::uninit();
+        let words = words.as_mut_ptr().cast::<f32>();
+        let mut rare = 0_u64;
+        for v in 0..vectors {
+            let word = S::hash(counter, k1);
+            S::store_u(words.add(v * S::LANES), word);
+            rare |= u64::from(S::is_rare::<SCALED>(word)) << v;
+            counter = S::add_u(counter, step);
+        }
+        for v in 0..vectors {
+            f(v, S::load_u(words.add(v * S::LANES)), rare >> v & 1 != 0);
+        }
+    }
+}
+
 #[inline(always)]
 unsafe fn draw<S: Simd, const SCALED: bool, const STARTS: usize, const FACTORS: usize>(
     c: &Ctx<'_>,
@@ -135,15 +178,10 @@ unsafe fn draw<S: Simd, const SCALED: bool, const STARTS: usize, const FACTORS: 
 ) {
     unsafe {
         let table = S::table(&c.tables[i.data as usize]);
-        let (mut counter, k1) = c.stream::<S>(i.aux);
-        let step = S::splat_u(S::LANES as u32);
         let end = End::<S, STARTS, FACTORS>::new(c, i);
-        let mut q = 0;
-        while q < c.width {
-            end.put(q, S::quantile::<SCALED>(&table, S::hash(counter, k1)));
-            counter = S::add_u(counter, step);
-            q += S::LANES;
-        }
+        each_word::<S, SCALED>(c, i, c.width / S::LANES, |v, word, rare| {
+            end.put(v * S::LANES, S::quantile::<SCALED>(&table, word, rare));
+        });
     }
 }
 
@@ -152,23 +190,17 @@ unsafe fn draw_pairs<S: Simd, const SCALED: bool, const STARTS: usize, const FAC
     c: &Ctx<'_>,
     i: &Ins,
 ) {
+    const HALF: usize = GROUP / 2;
     unsafe {
         let table = S::table(&c.tables[i.data as usize]);
-        let (mut counter, k1) = c.stream::<S>(i.aux);
-        let step = S::splat_u(S::LANES as u32);
         let end = End::<S, STARTS, FACTORS>::new(c, i);
-        let mut group = 0;
-        while group < c.width {
-            let mut q = group;
-            while q < group + GROUP / 2 {
-                let (x, y) = S::quantile_pair::<SCALED>(&table, S::hash(counter, k1));
-                end.put(q, x);
-                end.put(q + GROUP / 2, y);
-                counter = S::add_u(counter, step);
-                q += S::LANES;
-            }
-            group += GROUP;
-        }
+        each_word::<S, SCALED>(c, i, c.width / 2 / S::LANES, |v, word, rare| {
+            let (x, y) = S::quantile_pair::<SCALED>(&table, word, rare);
+            let pair = v * S::LANES;
+            let q = pair / HALF * GROUP + pair % HALF;
+            end.put(q, x);
+            end.put(q + HALF, y);
+        });
     }
 }
 
@@ -281,7 +313,7 @@ unsafe fn load_block<S: Simd>(c: &Ctx<'_>, i: &Ins) {
 unsafe fn fold<S: Simd>(c: &Ctx<'_>, i: &Ins, f: impl Fn(S::F, S::F) -> S::F) {
     unsafe {
         let (from, out) = (c.slot(i.a), c.slot(i.out + c.replica / i.aux));
-        if c.replica % i.aux == 0 {
+        if c.replica.is_multiple_of(i.aux) {
             std::ptr::copy_nonoverlapping(from, out, c.width);
             return;
         }
@@ -427,6 +459,8 @@ macro_rules! kernels_for {
 kernels_for!(portable, crate::sample::simd::Portable<8>);
 #[cfg(test)]
 kernels_for!(portable16, crate::sample::simd::Portable<16>);
+#[cfg(test)]
+kernels_for!(modelled512, crate::sample::simd::Modelled512);
 #[cfg(target_arch = "x86_64")]
 kernels_for!(avx2, crate::sample::simd::Avx2, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
@@ -446,8 +480,9 @@ pub(crate) fn for_isa(isa: Isa, antithetic: bool) -> Kernels {
     }
 }
 
-/// The portable code at 16 lanes: the logic of the widest instruction set on any processor.
+/// The portable code at 16 lanes, and the AVX-512 code over a scalar model of its instructions: the
+/// logic of the widest instruction set on any processor.
 #[cfg(test)]
-pub(crate) fn portable16(antithetic: bool) -> Kernels {
-    portable16::kernels(antithetic)
+pub(crate) fn stand_ins(antithetic: bool) -> [Kernels; 2] {
+    [portable16::kernels(antithetic), modelled512::kernels(antithetic)]
 }

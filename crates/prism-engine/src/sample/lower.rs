@@ -3,16 +3,32 @@
 //! The pattern that matters is an operation's end, `max(a, b) + constant · f₁ · f₂ · draw`: with it
 //! the draw never leaves the registers. Everything else is one instruction per node.
 
+use prism_stats::Key;
+
 use super::check::Facts;
-use super::program::{Binary, Node, Program, Reduction};
+use super::program::{Binary, Node, Offset, Program, Reduction, Scope};
+use super::tape::IndexLaw;
 
 /// Where a fused value comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Source {
-    /// A table draw; the node holds table and key.
-    Draw,
-    /// A gather at the rows of this node.
-    Gather(u32),
+    Draw { table: u32, key: Key, scope: Scope },
+    Gather { node: u32, pool: u32, index: u32, stride: u32, offset: Offset },
+}
+
+impl Source {
+    fn of(node: u32, what: &Node) -> Option<Self> {
+        match what {
+            Node::Draw { table, key, scope } => {
+                Some(Source::Draw { table: *table, key: *key, scope: *scope })
+            }
+            Node::Gather { pool, index, stride, offset } => {
+                let (pool, index, stride) = (*pool, *index, *stride);
+                Some(Source::Gather { node, pool, index, stride, offset: offset.clone() })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What one instruction computes; numbers are node ids.
@@ -22,21 +38,35 @@ pub(crate) enum Work {
     ReplicaConst,
     /// `max(start) + scalar · replica_scalar · Π factors · source`.
     Fused {
-        node: u32,
         source: Source,
         start: Vec<u32>,
         scalar: Option<u32>,
         replica_scalar: Option<u32>,
         factors: Vec<u32>,
     },
-    Index,
-    MapIndex(u32),
+    Index {
+        law: IndexLaw,
+        key: Key,
+        scope: Scope,
+    },
+    MapIndex {
+        index: u32,
+        map: Vec<u32>,
+    },
     Binary(Binary, u32, u32),
     /// `max(a, b) + c`.
     MaxAdd(u32, u32, u32),
     MulAdd(u32, u32, u32),
-    Select(u32, u32, u32),
-    Step(u32),
+    Select {
+        condition: u32,
+        threshold: f32,
+        a: u32,
+        b: u32,
+    },
+    Step {
+        value: u32,
+        threshold: f32,
+    },
     Sum(Vec<u32>),
     /// The result of a reduction over blocks of `block` replicas, filled by [`Work`] of `value`.
     Accumulator {
@@ -55,19 +85,20 @@ impl Work {
     /// Values read by the instruction itself.
     pub(crate) fn operands(&self) -> Vec<u32> {
         match self {
-            Work::Const | Work::ReplicaConst | Work::Index | Work::Accumulator { .. } => Vec::new(),
+            Work::Const | Work::ReplicaConst | Work::Index { .. } | Work::Accumulator { .. } => {
+                Vec::new()
+            }
             Work::Fused { source, start, factors, .. } => {
                 let index = match source {
-                    Source::Draw => None,
-                    Source::Gather(index) => Some(*index),
+                    Source::Draw { .. } => None,
+                    Source::Gather { index, .. } => Some(*index),
                 };
                 start.iter().chain(factors).copied().chain(index).collect()
             }
-            Work::MapIndex(a) | Work::Step(a) => vec![*a],
+            Work::MapIndex { index: a, .. } | Work::Step { value: a, .. } => vec![*a],
             Work::Binary(_, a, b) => vec![*a, *b],
-            Work::MaxAdd(a, b, c) | Work::MulAdd(a, b, c) | Work::Select(a, b, c) => {
-                vec![*a, *b, *c]
-            }
+            Work::MaxAdd(a, b, c) | Work::MulAdd(a, b, c) => vec![*a, *b, *c],
+            Work::Select { condition, a, b, .. } => vec![*condition, *a, *b],
             Work::Sum(values) => values.clone(),
             Work::LoadBlock { accumulator, .. } => vec![*accumulator],
         }
@@ -78,10 +109,10 @@ impl Work {
         match self {
             Work::Const
             | Work::ReplicaConst
-            | Work::Index
-            | Work::MapIndex(_)
-            | Work::Select(..)
-            | Work::Step(_)
+            | Work::Index { .. }
+            | Work::MapIndex { .. }
+            | Work::Select { .. }
+            | Work::Step { .. }
             | Work::LoadBlock { .. }
             | Work::Binary(Binary::Mul, ..) => true,
             Work::Fused { start, .. } => start.is_empty(),
@@ -198,10 +229,14 @@ impl<'a> Lowering<'a> {
         let work = match node {
             Node::Const(_) => Work::Const,
             Node::ReplicaConst(_) => Work::ReplicaConst,
-            Node::Index { .. } => Work::Index,
-            Node::MapIndex { index, .. } => Work::MapIndex(index),
-            Node::Draw { .. } => bare(id, Source::Draw),
-            Node::Gather { index, .. } => bare(id, Source::Gather(index)),
+            Node::Index { rows, key, scope, weights } => {
+                Work::Index { law: IndexLaw::new(rows, weights.as_deref()), key, scope }
+            }
+            Node::MapIndex { index, map } => Work::MapIndex { index, map },
+            Node::Draw { table, key, scope } => bare(Source::Draw { table, key, scope }),
+            Node::Gather { pool, index, stride, offset } => {
+                bare(Source::Gather { node: id, pool, index, stride, offset })
+            }
             Node::Binary(Binary::Add, a, b) => self.visit_add(id, a, b),
             Node::Binary(Binary::Mul, a, b) => {
                 self.fuse(id, &[a, b], None).unwrap_or(Work::Binary(Binary::Mul, a, b))
@@ -210,8 +245,10 @@ impl<'a> Lowering<'a> {
             Node::MulAdd(a, b, c) => {
                 self.fuse(id, &[a, b], Some(c)).unwrap_or(Work::MulAdd(a, b, c))
             }
-            Node::Select { condition, a, b, .. } => Work::Select(condition, a, b),
-            Node::Step { value, .. } => Work::Step(value),
+            Node::Select { condition, threshold, a, b } => {
+                Work::Select { condition, threshold, a, b }
+            }
+            Node::Step { value, threshold } => Work::Step { value, threshold },
             Node::Sum(values) => Work::Sum(values),
             Node::Sync { value, block } => self.visit_reduction(id, Reduction::Max, value, block),
             Node::Reduce(op, value) => self.visit_reduction(id, op, value, self.replicas),
@@ -266,18 +303,14 @@ impl<'a> Lowering<'a> {
     /// Work for `start + Π product` if the product has a draw or gather of its own.
     fn fuse(&mut self, root: u32, product: &[u32], start: Option<u32>) -> Option<Work> {
         let (mut factors, inner) = self.flatten(root, product);
-        let is_source = |&f: &u32| {
-            matches!(self.nodes[f as usize], Node::Draw { .. } | Node::Gather { .. })
-                && self.private(root, f)
-        };
-        let node = factors.remove(factors.iter().position(is_source)?);
+        let source =
+            |&f: &u32| Source::of(f, &self.nodes[f as usize]).filter(|_| self.private(root, f));
+        let (place, source) =
+            factors.iter().enumerate().find_map(|(i, f)| Some((i, source(f)?)))?;
+        let node = factors.remove(place);
         for id in inner.into_iter().chain([node]) {
             self.absorbed[id as usize] = true;
         }
-        let source = match self.nodes[node as usize] {
-            Node::Gather { index, .. } => Source::Gather(index),
-            _ => Source::Draw,
-        };
         let scalar = self.take(&mut factors, |n| matches!(n, Node::Const(_)));
         let replica_scalar = self.take(&mut factors, |n| matches!(n, Node::ReplicaConst(_)));
         while factors.len() > 2 {
@@ -288,7 +321,7 @@ impl<'a> Lowering<'a> {
             None => Vec::new(),
             Some(s) => self.absorb_max(root, s).map_or_else(|| vec![s], |(a, b)| vec![a, b]),
         };
-        Some(Work::Fused { node, source, start, scalar, replica_scalar, factors })
+        Some(Work::Fused { source, start, scalar, replica_scalar, factors })
     }
 
     fn take(&self, factors: &mut Vec<u32>, wanted: impl Fn(&Node) -> bool) -> Option<u32> {
@@ -321,9 +354,9 @@ impl<'a> Lowering<'a> {
 }
 
 /// A draw or gather by itself.
-fn bare(node: u32, source: Source) -> Work {
+fn bare(source: Source) -> Work {
     let (start, factors) = (Vec::new(), Vec::new());
-    Work::Fused { node, source, start, scalar: None, replica_scalar: None, factors }
+    Work::Fused { source, start, scalar: None, replica_scalar: None, factors }
 }
 
 /// Replaces reductions that change nothing, and sums of one value, by what they read.
@@ -339,7 +372,7 @@ fn resolve_aliases(program: &Program, facts: &[Facts]) -> (Vec<Node>, Vec<u32>) 
             Node::MulAdd(a, b, c) => [a, b, c].into_iter().for_each(at),
             Node::Select { condition, a, b, .. } => [condition, a, b].into_iter().for_each(at),
             Node::Step { value, .. } | Node::Sync { value, .. } | Node::Reduce(_, value) => {
-                at(value)
+                at(value);
             }
             Node::Sum(values) => values.iter_mut().for_each(at),
         }

@@ -13,7 +13,7 @@
 //! [`prism_stats::counter`]. A key names an effect and a semantic entity, so that adding an operation
 //! leaves all other draws alone, two plans under one seed share their noise, and two draws of one key
 //! with different laws are one effect with two loadings. The law is a
-//! [`QuantileTable`](prism_stats::QuantileTable).
+//! [`QuantileTable`].
 //!
 //! # Execution
 //! The compiler orders the work into parts between replica-wide reductions, keeps few values alive,
@@ -28,14 +28,16 @@
 mod check;
 mod compile;
 mod error;
-#[allow(unsafe_code)]
+// Vector code is inlined into functions compiled for the instruction set, or it is slow.
+#[allow(unsafe_code, clippy::inline_always)]
 mod kernels;
 mod lower;
 mod program;
+mod rebind;
 #[allow(unsafe_code)]
 mod run;
 mod schedule;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, clippy::inline_always)]
 mod simd;
 mod slots;
 mod tape;

@@ -5,6 +5,7 @@
 //! so that few values are alive at once. Sums are accumulated term by term, as terms appear.
 
 use super::lower::{Lowered, Work};
+use super::program::Binary;
 
 /// One instruction to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,12 +106,12 @@ impl<'a> Scheduler<'a> {
                 continue;
             }
             let operands = self.low.work[id as usize].as_ref().map(Work::operands);
-            match operands.iter().flatten().find(|&&o| !self.emitted[o as usize]) {
-                Some(&missing) => stack.push(missing),
-                None => {
-                    stack.pop();
-                    self.place(id);
-                }
+            let missing = operands.iter().flatten().find(|&&o| !self.emitted[o as usize]);
+            if let Some(&missing) = missing {
+                stack.push(missing);
+            } else {
+                stack.pop();
+                self.place(id);
             }
         }
     }
@@ -163,21 +164,16 @@ impl<'a> Scheduler<'a> {
 
     /// Emits an addition, the last one of a sum as the sum's own node.
     fn emit_add(&mut self, a: u32, b: u32, own: Option<u32>) -> u32 {
-        let id = match own {
-            Some(sum) => {
-                let add = Work::Binary(super::program::Binary::Add, a, b);
-                self.low.work[sum as usize] = Some(add);
-                sum
+        let id = if let Some(sum) = own {
+            self.low.work[sum as usize] = Some(Work::Binary(Binary::Add, a, b));
+            sum
+        } else {
+            self.emitted.push(true);
+            for list in [&mut self.outputs_of, &mut self.folds_of, &mut self.sums_of] {
+                list.push(Vec::new());
             }
-            None => {
-                let id = self.low.push_add(a, b);
-                self.emitted.push(true);
-                for list in [&mut self.outputs_of, &mut self.folds_of, &mut self.sums_of] {
-                    list.push(Vec::new());
-                }
-                self.sums.push(SumState::default());
-                id
-            }
+            self.sums.push(SumState::default());
+            self.low.push_add(a, b)
         };
         let per_replica = self.low.per_replica[id as usize];
         self.part(per_replica).push(Emission::Node(id));

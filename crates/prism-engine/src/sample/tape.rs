@@ -140,6 +140,8 @@ pub struct Tape {
     pub(crate) scalar_sources: Vec<ScalarSource>,
     pub(crate) scalars: Vec<f32>,
     pub(crate) gathers: Vec<GatherSpec>,
+    /// Node of each gather.
+    pub(crate) gather_nodes: Vec<u32>,
     pub(crate) offsets: Vec<u32>,
     pub(crate) maps: Vec<Vec<u32>>,
     pub(crate) laws: Vec<IndexLaw>,
@@ -148,6 +150,8 @@ pub struct Tape {
     pub(crate) tables: Vec<PreparedTable>,
     pub(crate) pools: Vec<Vec<f32>>,
     pub(crate) outputs: Vec<OutputSpec>,
+    /// Node of each output.
+    pub(crate) output_nodes: Vec<u32>,
     /// The program's nodes: data to change and bounds to check.
     pub(crate) nodes: Vec<Node>,
     /// Constants made by the compiler, by node number.

@@ -4,12 +4,18 @@
 //! exponent name one of the top eight octaves of a side. All eight lanes of a vector are in those
 //! octaves 97 % of the time; the rest is gathered from the full table.
 
+#[allow(clippy::wildcard_imports)]
 use std::arch::x86_64::*;
+use std::hint::cold_path;
 
 use prism_stats::counter::{MULTIPLIERS, SHIFTS};
+use prism_stats::quantile_table::OCTAVES;
 
 use super::Simd;
-use super::table::{PreparedTable, TOP_BITS};
+use super::table::PreparedTable;
+
+/// Floats of one side of a full table.
+const SIDE: i32 = 2 * OCTAVES as i32;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2;
@@ -38,12 +44,18 @@ unsafe fn magnitude(word: __m256i) -> __m256 {
     }
 }
 
-/// Whether any lane is outside the top eight octaves.
+/// Looks up 8 entries by the low three bits of an index.
 #[inline(always)]
-unsafe fn any_rare(x: __m256) -> bool {
+unsafe fn look(row: &[f32; 8], entry: __m256i) -> __m256 {
+    unsafe { _mm256_permutevar8x32_ps(_mm256_load_ps(row.as_ptr()), entry) }
+}
+
+/// constant + (slope + curvature · x) · x.
+#[inline(always)]
+unsafe fn quadratic(constant: __m256, slope: __m256, x: __m256) -> __m256 {
     unsafe {
-        let rare = _mm256_cmpgt_epi32(_mm256_set1_epi32(TOP_BITS), _mm256_castps_si256(x));
-        _mm256_movemask_ps(_mm256_castsi256_ps(rare)) != 0
+        let curvature = _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_castps_si256(slope)));
+        _mm256_fmadd_ps(_mm256_fmadd_ps(curvature, x, slope), x, constant)
     }
 }
 
@@ -52,26 +64,23 @@ unsafe fn any_rare(x: __m256) -> bool {
 unsafe fn top(t: &PreparedTable, side: usize, x: __m256) -> __m256 {
     unsafe {
         let octave = _mm256_srli_epi32::<23>(_mm256_castps_si256(x));
-        let look = |degree: usize| {
-            _mm256_permutevar8x32_ps(_mm256_load_ps(t.top[side][degree].as_ptr()), octave)
-        };
-        _mm256_fmadd_ps(_mm256_fmadd_ps(look(2), x, look(1)), x, look(0))
+        let [constant, slope] = &t.top[side];
+        quadratic(look(constant, octave), look(slope, octave), x)
     }
 }
 
 /// Any octave, by gathers.
-#[cold]
-#[inline(never)]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn full<const SCALED: bool>(t: &PreparedTable, word: __m256i) -> __m256 {
-    let x = unsafe { scaled::<SCALED>(t, magnitude(word), word) };
-    let octave =
-        _mm256_and_si256(_mm256_srli_epi32::<23>(_mm256_castps_si256(x)), _mm256_set1_epi32(31));
-    let side = _mm256_and_si256(_mm256_srai_epi32::<31>(word), _mm256_set1_epi32(96));
-    let entry = _mm256_add_epi32(octave, side);
-    let base = t.full.as_ptr().cast::<f32>();
-    let look = |degree: usize| unsafe { _mm256_i32gather_ps::<4>(base.add(32 * degree), entry) };
-    _mm256_fmadd_ps(_mm256_fmadd_ps(look(2), x, look(1)), x, look(0))
+#[inline(always)]
+unsafe fn full(t: &PreparedTable, word: __m256i, x: __m256) -> __m256 {
+    unsafe {
+        let octave = _mm256_srli_epi32::<23>(_mm256_castps_si256(x));
+        let octave = _mm256_and_si256(octave, _mm256_set1_epi32(OCTAVES as i32 - 1));
+        let upper = _mm256_and_si256(_mm256_srai_epi32::<31>(word), _mm256_set1_epi32(SIDE));
+        let entry = _mm256_add_epi32(octave, upper);
+        let base = t.full.as_ptr().cast::<f32>();
+        let constant = _mm256_i32gather_ps::<4>(base, entry);
+        quadratic(constant, _mm256_i32gather_ps::<4>(base.add(OCTAVES), entry), x)
+    }
 }
 
 /// The magnitude in the coordinate of its side.
@@ -185,8 +194,8 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn hash(x: __m256i, k1: __m256i) -> __m256i {
         unsafe {
-            let x = times(xor_shift::<{ SHIFTS[0] as i32 }>(x), MULTIPLIERS[0]);
-            let x = _mm256_xor_si256(xor_shift::<{ SHIFTS[1] as i32 }>(x), k1);
+            let x = _mm256_xor_si256(xor_shift::<{ SHIFTS[0] as i32 }>(x), k1);
+            let x = xor_shift::<{ SHIFTS[1] as i32 }>(times(x, MULTIPLIERS[0]));
             let x = xor_shift::<{ SHIFTS[2] as i32 }>(times(x, MULTIPLIERS[1]));
             xor_shift::<{ SHIFTS[3] as i32 }>(times(x, MULTIPLIERS[2]))
         }
@@ -207,31 +216,39 @@ impl Simd for Avx2 {
     unsafe fn table(table: &PreparedTable) -> TableRef {
         TableRef(table)
     }
+    const AHEAD: bool = true;
     #[inline(always)]
-    unsafe fn quantile<const SCALED: bool>(table: &TableRef, word: __m256i) -> __m256 {
+    unsafe fn is_rare<const SCALED: bool>(word: __m256i) -> bool {
+        // The top eight octaves begin at 2²³; scaling can halve a magnitude.
+        let high = if SCALED { 0x7f00_0000 } else { 0x7f80_0000 };
+        unsafe {
+            let bits = _mm256_and_si256(word, _mm256_set1_epi32(high));
+            let rare = _mm256_cmpeq_epi32(bits, _mm256_setzero_si256());
+            _mm256_movemask_ps(_mm256_castsi256_ps(rare)) != 0
+        }
+    }
+    #[inline(always)]
+    unsafe fn quantile<const SCALED: bool>(table: &TableRef, word: __m256i, rare: bool) -> __m256 {
         unsafe {
             let t = &*table.0;
             let x = scaled::<SCALED>(t, magnitude(word), word);
-            if any_rare(x) {
-                return full::<SCALED>(t, word);
+            if rare {
+                cold_path();
+                return full(t, word, x);
             }
             let octave = _mm256_srli_epi32::<23>(_mm256_castps_si256(x));
-            let look = |degree: usize| {
-                let lower = _mm256_load_ps(t.top[0][degree].as_ptr());
-                let upper = _mm256_load_ps(t.top[1][degree].as_ptr());
-                _mm256_blendv_ps(
-                    _mm256_permutevar8x32_ps(lower, octave),
-                    _mm256_permutevar8x32_ps(upper, octave),
-                    _mm256_castsi256_ps(word),
-                )
-            };
-            _mm256_fmadd_ps(_mm256_fmadd_ps(look(2), x, look(1)), x, look(0))
+            let ([c0, s0], [c1, s1]) = (&t.top[0], &t.top[1]);
+            let side = _mm256_castsi256_ps(word);
+            let constant = _mm256_blendv_ps(look(c0, octave), look(c1, octave), side);
+            let slope = _mm256_blendv_ps(look(s0, octave), look(s1, octave), side);
+            quadratic(constant, slope, x)
         }
     }
     #[inline(always)]
     unsafe fn quantile_pair<const SCALED: bool>(
         table: &TableRef,
         word: __m256i,
+        rare: bool,
     ) -> (__m256, __m256) {
         unsafe {
             let t = &*table.0;
@@ -244,8 +261,11 @@ impl Simd for Avx2 {
             } else {
                 (x, x)
             };
-            if any_rare(if SCALED { _mm256_min_ps(x0, x1) } else { x }) {
-                return (full::<SCALED>(t, word), full::<SCALED>(t, Self::partner(word)));
+            if rare {
+                cold_path();
+                let side = _mm256_castsi256_ps(word);
+                let (own, other) = (_mm256_blendv_ps(x0, x1, side), _mm256_blendv_ps(x1, x0, side));
+                return (full(t, word, own), full(t, Self::partner(word), other));
             }
             let (lower, upper) = (top(t, 0, x0), top(t, 1, x1));
             let side = _mm256_castsi256_ps(word);

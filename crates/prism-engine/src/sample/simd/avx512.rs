@@ -4,12 +4,14 @@
 //! for the top sixteen octaves of both sides; a lane is outside them once in 65,536 draws, and then
 //! the full table is used. An antithetic pair needs both sides anyway and always uses the full one.
 
-use std::arch::x86_64::*;
+use std::hint::cold_path;
 
 use prism_stats::counter::{MULTIPLIERS, SHIFTS};
 
 use super::Simd;
-use super::table::{MIDDLE_BITS, PreparedTable};
+#[allow(clippy::wildcard_imports)]
+use super::arch512::*;
+use super::table::PreparedTable;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512;
@@ -38,9 +40,22 @@ unsafe fn magnitude(word: __m512i) -> __m512 {
     }
 }
 
+/// Looks up 32 entries by the low five bits of an index.
 #[inline(always)]
-unsafe fn load2(row: &[f32; 32]) -> (__m512, __m512) {
-    unsafe { (_mm512_load_ps(row.as_ptr()), _mm512_load_ps(row.as_ptr().add(16))) }
+unsafe fn look(row: &[f32; 32], entry: __m512i) -> __m512 {
+    unsafe {
+        let (low, high) = (_mm512_load_ps(row.as_ptr()), _mm512_load_ps(row.as_ptr().add(16)));
+        _mm512_permutex2var_ps(low, entry, high)
+    }
+}
+
+/// constant + (slope + curvature · x) · x.
+#[inline(always)]
+unsafe fn quadratic(constant: __m512, slope: __m512, x: __m512) -> __m512 {
+    unsafe {
+        let curvature = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_castps_si512(slope)));
+        _mm512_fmadd_ps(_mm512_fmadd_ps(curvature, x, slope), x, constant)
+    }
 }
 
 /// Evaluates one side in any octave.
@@ -48,11 +63,8 @@ unsafe fn load2(row: &[f32; 32]) -> (__m512, __m512) {
 unsafe fn side(t: &PreparedTable, side: usize, x: __m512) -> __m512 {
     unsafe {
         let octave = _mm512_srli_epi32::<23>(_mm512_castps_si512(x));
-        let look = |degree: usize| {
-            let (low, high) = load2(&t.full[side][degree]);
-            _mm512_permutex2var_ps(low, octave, high)
-        };
-        _mm512_fmadd_ps(_mm512_fmadd_ps(look(2), x, look(1)), x, look(0))
+        let [constant, slope] = &t.full[side];
+        quadratic(look(constant, octave), look(slope, octave), x)
     }
 }
 
@@ -63,19 +75,8 @@ unsafe fn both<const SCALED: bool>(t: &PreparedTable, x: __m512) -> (__m512, __m
         return (x, x);
     }
     unsafe {
-        let scale = |i: usize| _mm512_mul_ps(x, _mm512_set1_ps(t.scale[i]));
-        (scale(0), scale(1))
-    }
-}
-
-/// Any octave, from the full table.
-#[cold]
-#[inline(never)]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-unsafe fn full<const SCALED: bool>(t: &PreparedTable, word: __m512i) -> __m512 {
-    unsafe {
-        let (x0, x1) = both::<SCALED>(t, magnitude(word));
-        _mm512_mask_blend_ps(_mm512_movepi32_mask(word), side(t, 0, x0), side(t, 1, x1))
+        let [lower, upper] = t.scale;
+        (_mm512_mul_ps(x, _mm512_set1_ps(lower)), _mm512_mul_ps(x, _mm512_set1_ps(upper)))
     }
 }
 
@@ -177,8 +178,8 @@ impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn hash(x: __m512i, k1: __m512i) -> __m512i {
         unsafe {
-            let x = times(xor_shift::<{ SHIFTS[0] }>(x), MULTIPLIERS[0]);
-            let x = _mm512_xor_si512(xor_shift::<{ SHIFTS[1] }>(x), k1);
+            let x = _mm512_xor_si512(xor_shift::<{ SHIFTS[0] }>(x), k1);
+            let x = xor_shift::<{ SHIFTS[1] }>(times(x, MULTIPLIERS[0]));
             let x = xor_shift::<{ SHIFTS[2] }>(times(x, MULTIPLIERS[1]));
             xor_shift::<{ SHIFTS[3] }>(times(x, MULTIPLIERS[2]))
         }
@@ -199,8 +200,15 @@ impl Simd for Avx512 {
     unsafe fn table(table: &PreparedTable) -> TableRef {
         TableRef(table)
     }
+    const AHEAD: bool = false;
     #[inline(always)]
-    unsafe fn quantile<const SCALED: bool>(table: &TableRef, word: __m512i) -> __m512 {
+    unsafe fn is_rare<const SCALED: bool>(word: __m512i) -> bool {
+        // The top sixteen octaves begin at 2¹⁵; scaling can halve a magnitude.
+        let high = if SCALED { 0x7fff_0000 } else { 0x7fff_8000 };
+        unsafe { _mm512_testn_epi32_mask(word, _mm512_set1_epi32(high)) != 0 }
+    }
+    #[inline(always)]
+    unsafe fn quantile<const SCALED: bool>(table: &TableRef, word: __m512i, rare: bool) -> __m512 {
         unsafe {
             let t = &*table.0;
             let mut x = magnitude(word);
@@ -212,8 +220,11 @@ impl Simd for Avx512 {
                 );
             }
             let bits = _mm512_castps_si512(x);
-            if _mm512_cmplt_epi32_mask(bits, _mm512_set1_epi32(MIDDLE_BITS)) != 0 {
-                return full::<SCALED>(t, word);
+            if rare {
+                cold_path();
+                let (x0, x1) = both::<SCALED>(t, magnitude(word));
+                let upper = _mm512_movepi32_mask(word);
+                return _mm512_mask_blend_ps(upper, side(t, 0, x0), side(t, 1, x1));
             }
             // Low four bits from the exponent, the fifth is the side: `low ? exponent : word >> 27`.
             let entry = _mm512_ternarylogic_epi32::<0xca>(
@@ -221,17 +232,15 @@ impl Simd for Avx512 {
                 _mm512_srli_epi32::<23>(bits),
                 _mm512_srli_epi32::<27>(word),
             );
-            let look = |degree: usize| {
-                let (low, high) = load2(&t.middle[degree]);
-                _mm512_permutex2var_ps(low, entry, high)
-            };
-            _mm512_fmadd_ps(_mm512_fmadd_ps(look(2), x, look(1)), x, look(0))
+            let [constant, slope] = &t.middle;
+            quadratic(look(constant, entry), look(slope, entry), x)
         }
     }
     #[inline(always)]
     unsafe fn quantile_pair<const SCALED: bool>(
         table: &TableRef,
         word: __m512i,
+        _: bool,
     ) -> (__m512, __m512) {
         unsafe {
             let t = &*table.0;

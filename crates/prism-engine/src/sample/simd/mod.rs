@@ -14,12 +14,21 @@ mod table;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+/// The intrinsics that the AVX-512 code uses.
+#[cfg(target_arch = "x86_64")]
+mod arch512 {
+    pub(super) use std::arch::x86_64::*;
+}
+#[cfg(test)]
+mod modelled;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512;
 pub(crate) use fma::fma;
+#[cfg(test)]
+pub(crate) use modelled::Avx512 as Modelled512;
 pub(crate) use portable::Portable;
 pub(crate) use table::PreparedTable;
 
@@ -133,12 +142,25 @@ pub(crate) trait Simd: Copy {
     unsafe fn partner(word: Self::U) -> Self::U;
 
     unsafe fn table(table: &PreparedTable) -> Self::Table;
+    /// Whether words are drawn for a whole block before any is looked up. It pays where a look-up
+    /// branches often on its words: the branch is then resolved before the work behind it has begun.
+    const AHEAD: bool;
+    /// Whether any word may need more than the quick look-up.
+    unsafe fn is_rare<const SCALED: bool>(word: Self::U) -> bool;
     /// [`QuantileTable::value`](prism_stats::QuantileTable::value) of a word. `SCALED` must be set if
-    /// the table is scaled.
-    unsafe fn quantile<const SCALED: bool>(table: &Self::Table, word: Self::U) -> Self::F;
+    /// the table is scaled, and `rare` if the word is.
+    unsafe fn quantile<const SCALED: bool>(
+        table: &Self::Table,
+        word: Self::U,
+        rare: bool,
+    ) -> Self::F;
     /// The values of a word and of its partner.
     unsafe fn quantile_pair<const SCALED: bool>(
         table: &Self::Table,
         word: Self::U,
+        rare: bool,
     ) -> (Self::F, Self::F);
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Plain Rust over small arrays, which the compiler vectorises as far as the target allows.
 
 use prism_stats::counter::{MULTIPLIERS, SHIFTS, position};
-use prism_stats::quantile_table::{OCTAVES, magnitude};
+use prism_stats::quantile_table::{OCTAVES, curvature, magnitude};
 
 use super::{PreparedTable, Simd, fma};
 
@@ -51,8 +51,9 @@ fn pick<const N: usize, T: Copy>(
 fn value<const SCALED: bool>(table: &PreparedTable, side: usize, magnitude: f32) -> f32 {
     let x = if SCALED { magnitude * table.scale[side] } else { magnitude };
     let octave = (x.to_bits() >> 23) as usize % OCTAVES;
-    let [c0, c1, c2] = &table.full[side];
-    fma(fma(c2[octave], x, c1[octave]), x, c0[octave])
+    let [constant, slope] = &table.full[side];
+    let slope = slope[octave];
+    fma(fma(curvature(slope), x, slope), x, constant[octave])
 }
 
 impl<const N: usize> Simd for Portable<N> {
@@ -154,8 +155,8 @@ impl<const N: usize> Simd for Portable<N> {
     #[inline(always)]
     unsafe fn hash(x: [u32; N], k1: [u32; N]) -> [u32; N] {
         zip(x, k1, |x, k1| {
-            let x = (x ^ (x >> SHIFTS[0])).wrapping_mul(MULTIPLIERS[0]);
-            let x = (x ^ (x >> SHIFTS[1]) ^ k1).wrapping_mul(MULTIPLIERS[1]);
+            let x = (x ^ (x >> SHIFTS[0]) ^ k1).wrapping_mul(MULTIPLIERS[0]);
+            let x = (x ^ (x >> SHIFTS[1])).wrapping_mul(MULTIPLIERS[1]);
             let x = (x ^ (x >> SHIFTS[2])).wrapping_mul(MULTIPLIERS[2]);
             x ^ (x >> SHIFTS[3])
         })
@@ -173,8 +174,13 @@ impl<const N: usize> Simd for Portable<N> {
     unsafe fn table(table: &PreparedTable) -> TableRef {
         TableRef(table)
     }
+    const AHEAD: bool = false;
     #[inline(always)]
-    unsafe fn quantile<const SCALED: bool>(table: &TableRef, word: [u32; N]) -> [f32; N] {
+    unsafe fn is_rare<const SCALED: bool>(_: [u32; N]) -> bool {
+        false
+    }
+    #[inline(always)]
+    unsafe fn quantile<const SCALED: bool>(table: &TableRef, word: [u32; N], _: bool) -> [f32; N] {
         let table = unsafe { &*table.0 };
         map(word, 0.0, |w| value::<SCALED>(table, (w >> 31) as usize, magnitude(w & 0x7fff_ffff)))
     }
@@ -182,10 +188,11 @@ impl<const N: usize> Simd for Portable<N> {
     unsafe fn quantile_pair<const SCALED: bool>(
         table: &TableRef,
         word: [u32; N],
+        _: bool,
     ) -> ([f32; N], [f32; N]) {
         unsafe {
-            let own = Self::quantile::<SCALED>(table, word);
-            (own, Self::quantile::<SCALED>(table, Self::partner(word)))
+            let own = Self::quantile::<SCALED>(table, word, false);
+            (own, Self::quantile::<SCALED>(table, Self::partner(word), false))
         }
     }
 }

@@ -5,21 +5,16 @@ use prism_stats::quantile_table::{OCTAVES, QuantileTable, SideCoefficients};
 /// Biased exponent of the highest octave, [2³⁰, 2³¹).
 const LAST_EXPONENT: usize = 157;
 
-/// Floats below this bit pattern are outside the top eight octaves.
-pub(crate) const TOP_BITS: i32 = ((LAST_EXPONENT - 7) as i32) << 23;
-/// Floats below this bit pattern are outside the top sixteen octaves.
-pub(crate) const MIDDLE_BITS: i32 = ((LAST_EXPONENT - 15) as i32) << 23;
-
 /// A quantile table in the forms that the instruction sets look up.
 #[derive(Clone, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub(crate) struct PreparedTable {
-    /// `[side][degree][exponent mod 32]`.
+    /// `[side][constant, slope][exponent mod 32]`.
     pub(crate) full: [SideCoefficients; 2],
-    /// The top sixteen octaves: `[degree][16 * side + exponent mod 16]`.
-    pub(crate) middle: [[f32; 32]; 3],
-    /// The top eight octaves: `[side][degree][exponent mod 8]`.
-    pub(crate) top: [[[f32; 8]; 3]; 2],
+    /// The top sixteen octaves: `[constant, slope][16 * side + exponent mod 16]`.
+    pub(crate) middle: [[f32; 32]; 2],
+    /// The top eight octaves: `[side][constant, slope][exponent mod 8]`.
+    pub(crate) top: [[[f32; 8]; 2]; 2],
     pub(crate) scale: [f32; 2],
     /// Whether a scale differs from 1.
     pub(crate) scaled: bool,
@@ -28,14 +23,14 @@ pub(crate) struct PreparedTable {
 impl PreparedTable {
     pub(crate) fn new(table: &QuantileTable) -> Self {
         let full = *table.coefficients();
-        let (mut middle, mut top) = ([[0.0; 32]; 3], [[[0.0; 8]; 3]; 2]);
+        let (mut middle, mut top) = ([[0.0; 32]; 2], [[[0.0; 8]; 2]; 2]);
         for (side, coefficients) in full.iter().enumerate() {
-            for (degree, row) in coefficients.iter().enumerate() {
+            for (part, row) in coefficients.iter().enumerate() {
                 for e in LAST_EXPONENT - 15..=LAST_EXPONENT {
-                    middle[degree][16 * side + e % 16] = row[e % OCTAVES];
+                    middle[part][16 * side + e % 16] = row[e % OCTAVES];
                 }
                 for e in LAST_EXPONENT - 7..=LAST_EXPONENT {
-                    top[side][degree][e % 8] = row[e % OCTAVES];
+                    top[side][part][e % 8] = row[e % OCTAVES];
                 }
             }
         }

@@ -1,0 +1,158 @@
+//! What can be typed.
+
+mod calibrate;
+mod other;
+mod predict;
+mod replay;
+mod synth;
+mod validate;
+mod values;
+
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use calibrate::CalibrateArgs;
+pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
+pub(crate) use predict::{DrawsArg, IsaArg, ModelArg, OverArg, PredictArgs};
+pub(crate) use replay::ReplayArgs;
+pub(crate) use synth::{DurationArg, EffectArg, Plan, SynthArgs};
+pub(crate) use validate::ValidateArgs;
+pub(crate) use values::{Guarantee, Requirement, Statistic};
+
+/// Turns traces of distributed-training jobs into probability distributions of step time
+#[derive(Debug, Parser)]
+#[command(
+    name = "prism",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 done; 1 a valid question answered no; 2 usage, configuration or \
+                  input; 101 a bug"
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Split a recorded trace into work, waiting and launch delays, and replay it
+    Replay(ReplayArgs),
+    /// Estimate the duration model of a trace and write it as a profile
+    Calibrate(CalibrateArgs),
+    /// Predict the distribution of step time from a trace or a profile
+    Predict(PredictArgs),
+    /// Predict held-out steps of a trace and say how far off the predictions are
+    Validate(ValidateArgs),
+    /// Make a synthetic trace, of a known truth or of a profile
+    Synth(SynthArgs),
+    /// Print the JSON schema of an output
+    Schema(SchemaArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print a manual page (roff)
+    Man(ManArgs),
+}
+
+impl Command {
+    /// Whether `-o -` takes standard output for data, so that the report goes to standard error.
+    pub(crate) fn writes_data_to_stdout(&self) -> bool {
+        let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
+        match self {
+            Command::Calibrate(args) => is_stdout(&args.output),
+            Command::Predict(args) => is_stdout(&args.output),
+            Command::Synth(args) => args.output == Path::new("-"),
+            Command::Replay(_)
+            | Command::Validate(_)
+            | Command::Schema(_)
+            | Command::Completions(_)
+            | Command::Man(_) => false,
+        }
+    }
+}
+
+/// Settings that every command has.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct GlobalArgs {
+    /// Form of the result on standard output
+    #[arg(long, global = true, value_enum, default_value_t = Format::Human, value_name = "FORM")]
+    pub(crate) format: Format,
+    /// Short for `--format json`
+    #[arg(long, global = true, conflicts_with = "format")]
+    pub(crate) json: bool,
+    /// No progress, warnings or hints; twice: no human-readable report either
+    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "verbose")]
+    pub(crate) quiet: u8,
+    /// Say how long each phase took, and show long tables whole; twice: say more
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// When to write colours
+    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
+    pub(crate) color: Colour,
+    /// No progress indicator
+    #[arg(long, global = true)]
+    pub(crate) no_progress: bool,
+    /// Seed of all random draws
+    #[arg(long, global = true, default_value_t = 1, env = "PRISM_SEED", value_name = "N")]
+    pub(crate) seed: u64,
+    /// Threads, 0 for all; results do not depend on it
+    #[arg(long, global = true, default_value_t = 0, env = "PRISM_THREADS", value_name = "N")]
+    pub(crate) threads: usize,
+}
+
+impl GlobalArgs {
+    /// The form of the result.
+    pub(crate) fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+}
+
+/// Form of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Text for people; may change between versions
+    Human,
+    /// JSON with a versioned schema, see `prism schema`
+    Json,
+    /// One flat table
+    Csv,
+    /// The human text as Markdown
+    Markdown,
+}
+
+/// When to write colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Colour {
+    /// On a terminal, unless `NO_COLOR` is set; anywhere if `CLICOLOR_FORCE` is
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// How a trace is read.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// Metadata of the trace (YAML); without it, `meta-T.yaml` beside `trace-T.parquet` is read
+    #[arg(long, value_name = "FILE")]
+    pub(crate) meta: Option<PathBuf>,
+    /// Drop steps that lack operations instead of refusing the trace
+    #[arg(long)]
+    pub(crate) allow_incomplete: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,43 @@
+//! Arguments of the commands about the command itself.
+
+use clap::{Args, ValueEnum};
+use clap_complete::Shell;
+
+/// Print the JSON schema of an output
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SchemaArgs {
+    /// Which output
+    #[arg(value_enum, value_name = "NAME")]
+    pub(crate) name: SchemaName,
+}
+
+/// An output with a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemaName {
+    /// `prism replay --json`
+    Replay,
+    /// `prism calibrate --json`, and what `-o` writes
+    Profile,
+    /// `prism predict --json`
+    Predict,
+    /// `prism validate --json`
+    Validate,
+    /// `prism synth --json`
+    Synth,
+}
+
+/// Print a completion script for a shell
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// Print a manual page (roff)
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ManArgs {
+    /// A command's page instead of the main one
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Option<String>,
+}

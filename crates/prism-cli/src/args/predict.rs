@@ -1,0 +1,119 @@
+//! Arguments of `prism predict`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::TraceArgs;
+use super::values::{Guarantee, Requirement, probability, quantile, repetitions, share};
+
+/// Predict the distribution of step time from a trace or a profile
+///
+/// Whether the input is a profile (JSON) or a trace is told by its content. Intervals come in two
+/// kinds: `sampling` is the error of drawing finitely many samples, `total` adds what other
+/// recorded steps could have shown (bootstrap).
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  prism predict trace.parquet
+  prism predict profile.json --precision 0.1% --json
+  prism predict trace.parquet --require 'p95<8s' --guarantee q=0.95,conf=0.95
+  prism predict profile.json --over clusters -o samples.parquet")]
+pub(crate) struct PredictArgs {
+    /// Trace or profile; `-` for standard input
+    #[arg(value_name = "INPUT")]
+    pub(crate) input: PathBuf,
+    #[command(flatten)]
+    pub(crate) read: TraceArgs,
+    /// Samples to draw
+    #[arg(long, default_value_t = 10_000, value_name = "N", conflicts_with = "precision")]
+    pub(crate) samples: usize,
+    /// Draw until the half-width of the p95's sampling interval is at most this share of it
+    #[arg(long, value_parser = share, value_name = "SHARE")]
+    pub(crate) precision: Option<f64>,
+    /// How durations are drawn
+    #[arg(long, value_enum, default_value_t = DrawsArg::Empirical, value_name = "HOW")]
+    pub(crate) draws: DrawsArg,
+    /// Model of durations
+    #[arg(long, value_enum, default_value_t = ModelArg::Effects, value_name = "MODEL")]
+    pub(crate) model: ModelArg,
+    /// Over what the distribution is
+    #[arg(long, value_enum, default_value_t = OverArg::Steps, value_name = "WHAT")]
+    pub(crate) over: OverArg,
+    /// Quantiles to report, `0.95` or `p95`; repeatable
+    #[arg(
+        long,
+        value_parser = quantile,
+        value_delimiter = ',',
+        default_value = "p5,p50,p95,p99",
+        value_name = "P"
+    )]
+    pub(crate) quantile: Vec<f64>,
+    /// Slow-downs against the noise-free step whose probability is reported; repeatable
+    #[arg(
+        long,
+        value_parser = share,
+        value_delimiter = ',',
+        default_value = "1%,2%,5%,10%,20%",
+        value_name = "SHARE"
+    )]
+    pub(crate) slowdown: Vec<f64>,
+    /// Confidence of all intervals
+    #[arg(long, default_value = "0.95", value_parser = probability, value_name = "P")]
+    pub(crate) confidence: f64,
+    /// Bootstrap repetitions for the calibration error; 0 for none
+    #[arg(long, default_value = "100", value_parser = repetitions, value_name = "N")]
+    pub(crate) bootstrap: usize,
+    /// An upper bound on a quantile with stated confidence: guaranteed by recorded steps alone
+    /// where there are enough, else conditional on the model
+    #[arg(long, value_name = "q=Q,conf=C")]
+    pub(crate) guarantee: Option<Guarantee>,
+    /// Exit with 1 unless this holds: `p95<8s`, `mean<=7.5s`, `sd<300ms`; repeatable
+    #[arg(long, value_name = "CONDITION")]
+    pub(crate) require: Vec<Requirement>,
+    /// Write the samples here: CSV if the name ends in `.csv` or `.csv.gz` or is `-`, else Parquet
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Instruction set; results do not depend on it
+    #[arg(long, value_enum, default_value_t = IsaArg::Auto, value_name = "ISA")]
+    pub(crate) isa: IsaArg,
+}
+
+/// How durations are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DrawsArg {
+    /// Whole observed vectors
+    Empirical,
+    /// Fitted laws for compute and point-to-point
+    Parametric,
+}
+
+/// Model of durations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModelArg {
+    /// Crossed effects, each tested
+    Effects,
+    /// Independent draws per signature: the baseline
+    Iid,
+}
+
+/// Over what a distribution is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OverArg {
+    /// Steps on the recorded cluster
+    Steps,
+    /// Clusters one might be given: every replica's speed is drawn afresh
+    Clusters,
+}
+
+/// Instruction set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IsaArg {
+    /// The fastest there is
+    Auto,
+    /// Plain code
+    Portable,
+    /// x86-64 with AVX2 and FMA
+    Avx2,
+    /// x86-64 with AVX-512
+    Avx512,
+}

@@ -1,0 +1,26 @@
+//! One file a command.
+
+mod about;
+mod calibrate;
+mod predict;
+mod replay;
+mod synth;
+mod validate;
+
+use crate::args::Command;
+use crate::context::Context;
+use crate::error::{CliError, Outcome};
+
+/// Runs a command.
+pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, CliError> {
+    match command {
+        Command::Replay(args) => replay::run(args, context),
+        Command::Calibrate(args) => calibrate::run(args, context),
+        Command::Predict(args) => predict::run(args, context),
+        Command::Validate(args) => validate::run(args, context),
+        Command::Synth(args) => synth::run(args, context),
+        Command::Schema(args) => about::schema(args, context),
+        Command::Completions(args) => about::completions(args, context),
+        Command::Man(args) => about::man(args, context),
+    }
+}

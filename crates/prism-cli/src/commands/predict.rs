@@ -1,0 +1,235 @@
+//! `prism predict`.
+
+use std::path::Path;
+
+use prism_engine::calibrate::CalibrateOptions;
+use prism_engine::predict::{
+    Draws, Estimate, PredictError, PredictOptions, PredictReport, Prediction, ResampleUnit,
+    guarantee, predict, resample_units,
+};
+use prism_engine::profile::{Profile, SourceFile, profile};
+use prism_engine::sample::Isa;
+use prism_graph::StepGraph;
+use prism_io::write_samples;
+use prism_model::EffectKind;
+use prism_report::{InputKind, ModelKind, Over, PredictOutput, RequirementResult, json_text};
+
+use crate::args::{
+    DrawsArg, Format, Guarantee, IsaArg, ModelArg, OverArg, PredictArgs, Requirement, Statistic,
+};
+use crate::context::Context;
+use crate::error::{CliError, Outcome, usage};
+use crate::input::{self, Input};
+
+/// Predicts a distribution of step time.
+pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliError> {
+    check(args, context)?;
+    let options = options(args, context);
+    let source = Calibration::read(args, context)?;
+    let failed = |source| CliError::Predict { file: input::name(&args.input), source };
+    let graph = source.graph(args)?;
+    let mut prediction = context
+        .phase("predict", || predict(&graph, &source.profile.model, &options))
+        .map_err(failed)?;
+    if let Some(wanted) = args.guarantee {
+        bound(&mut prediction.report, wanted, &graph, &source.profile, &options, context)
+            .map_err(failed)?;
+    }
+    let requirements = args.require.iter().filter_map(|r| judge(r, &prediction.report)).collect();
+    if let Some(path) = &args.output {
+        let samples: Vec<f64> = prediction.samples_s.iter().map(|&v| f64::from(v)).collect();
+        context.phase("write", || write_samples(path, &[("step_s", &samples)]))?;
+    }
+    if args.over == OverArg::Clusters && !source.workers_differ() {
+        prediction.report.warnings.push(
+            "the replicas do not differ for good (worker effect dropped): by this model all clusters \
+             are alike"
+                .to_owned(),
+        );
+    }
+    let output = source.output(prediction, requirements, args.over);
+    let mut document = output.document();
+    document.hint = Some(source.hint(args));
+    let text = context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
+    if let Some(text) = text {
+        context.printer.result(&text)?;
+    }
+    context.asides(&document);
+    Ok(if output.all_met() { Outcome::Yes } else { Outcome::No })
+}
+
+/// Refuses flags that contradict each other.
+fn check(args: &PredictArgs, context: &Context) -> Result<(), CliError> {
+    if args.over == OverArg::Clusters && args.guarantee.is_some() {
+        return Err(usage(
+            "`--guarantee` bounds a quantile over steps on the recorded cluster, `--over clusters` \
+             asks about others",
+            "leave out one of them",
+        ));
+    }
+    if args.output.as_deref() == Some(Path::new("-")) && context.format != Format::Human {
+        return Err(usage(
+            "`-o -` and `--format` both write to standard output",
+            "write the samples to a file, or leave out `--format`",
+        ));
+    }
+    if args.model == ModelArg::Iid {
+        return Err(usage("`--model iid` is not part of this build", "use `--model effects`"));
+    }
+    Ok(())
+}
+
+fn options(args: &PredictArgs, context: &Context) -> PredictOptions {
+    let mut quantiles = args.quantile.clone();
+    for requirement in &args.require {
+        if let Statistic::Quantile(p) = requirement.statistic {
+            quantiles.push(p);
+        }
+    }
+    quantiles.sort_by(f64::total_cmp);
+    quantiles.dedup();
+    let mut slowdowns = args.slowdown.clone();
+    slowdowns.sort_by(f64::total_cmp);
+    slowdowns.dedup();
+    PredictOptions {
+        draws: match args.draws {
+            DrawsArg::Empirical => Draws::Empirical,
+            DrawsArg::Parametric => Draws::Parametric,
+        },
+        samples: args.samples,
+        precision: args.precision,
+        seed: context.seed,
+        threads: context.threads,
+        isa: match args.isa {
+            IsaArg::Auto => None,
+            IsaArg::Portable => Some(Isa::Portable),
+            IsaArg::Avx2 => Some(Isa::Avx2),
+            IsaArg::Avx512 => Some(Isa::Avx512),
+        },
+        repetitions: args.bootstrap,
+        confidence: args.confidence,
+        quantiles,
+        slowdowns,
+        over_clusters: args.over == OverArg::Clusters,
+        ..PredictOptions::default()
+    }
+}
+
+/// A calibrated job, and how it came here.
+struct Calibration {
+    profile: Profile,
+    kind: InputKind,
+    sources: Vec<SourceFile>,
+}
+
+impl Calibration {
+    fn read(args: &PredictArgs, context: &Context) -> Result<Calibration, CliError> {
+        let loaded = match input::any(&args.input, &args.read, context)? {
+            Input::Profile(profile, source) => {
+                let mut sources = vec![source];
+                sources.extend(profile.provenance.sources.iter().cloned());
+                return Ok(Calibration { profile: *profile, kind: InputKind::Profile, sources });
+            }
+            Input::Trace(loaded) => loaded,
+        };
+        let choice = input::replayed(&args.input, &loaded, context)?;
+        let dropped: Vec<i64> = loaded.dropped.iter().map(|d| d.step).collect();
+        // Fitting laws takes longer than everything else; only parametric draws need them.
+        let laws = args.draws == DrawsArg::Parametric;
+        let options = CalibrateOptions { laws, ..CalibrateOptions::default() };
+        let profile = context
+            .phase("calibrate", || profile(&loaded.table, &choice, &dropped, &options))
+            .map_err(|source| CliError::Calibrate { file: input::name(&args.input), source })?;
+        let sources = profile.provenance.sources.clone();
+        Ok(Calibration { profile, kind: InputKind::Trace, sources })
+    }
+
+    fn graph(&self, args: &PredictArgs) -> Result<StepGraph, CliError> {
+        self.profile
+            .step_graph()
+            .map_err(|source| CliError::Profile { file: input::name(&args.input), source })
+    }
+
+    /// Whether there is anything by which clusters differ.
+    fn workers_differ(&self) -> bool {
+        self.profile.model.effects.iter().any(|e| e.kind == EffectKind::Worker && e.kept)
+    }
+
+    fn output(
+        &self,
+        prediction: Prediction,
+        requirements: Vec<RequirementResult>,
+        over: OverArg,
+    ) -> PredictOutput {
+        PredictOutput {
+            report: prediction.report,
+            over_what: match over {
+                OverArg::Steps => Over::Steps,
+                OverArg::Clusters => Over::Clusters,
+            },
+            model: ModelKind::Effects,
+            input: self.kind,
+            sources: self.sources.clone(),
+            job: self.profile.provenance.job.clone(),
+            builder: self.profile.provenance.builder,
+            effects: self.profile.model.effects.clone(),
+            requirements,
+        }
+    }
+
+    fn hint(&self, args: &PredictArgs) -> String {
+        let file = input::name(&args.input);
+        match self.kind {
+            InputKind::Trace => format!("prism calibrate {file} -o profile.json"),
+            _ if args.over == OverArg::Steps => format!("prism predict {file} --over clusters"),
+            _ => format!("prism predict {file} -o samples.parquet"),
+        }
+    }
+}
+
+/// Adds the guarantee, and what it takes for granted.
+fn bound(
+    report: &mut PredictReport,
+    wanted: Guarantee,
+    graph: &StepGraph,
+    profile: &Profile,
+    options: &PredictOptions,
+    context: &Context,
+) -> Result<(), PredictError> {
+    let (q, confidence) = (wanted.q, wanted.confidence);
+    let bound = context.phase("guarantee", || {
+        guarantee(graph, &profile.model, &profile.recorded_step_s, q, confidence, options)
+    })?;
+    report.guarantee = Some(bound);
+    let (unit, units) = resample_units(&profile.model);
+    let why = match unit {
+        ResampleUnit::Step => return Ok(()),
+        ResampleUnit::Window => "windows of recorded steps differ in their means",
+        ResampleUnit::Block => "adjacent recorded steps are correlated",
+    };
+    let independent = units.last().map_or(0, |u| u + 1);
+    report.warnings.push(format!(
+        "a guarantee takes recorded steps for independent, but {why}: {} steps count for {independent} \
+         to {}",
+        report.steps, report.steps
+    ));
+    Ok(())
+}
+
+/// Holds a requirement against the prediction; `None` if its statistic was not predicted.
+fn judge(requirement: &Requirement, report: &PredictReport) -> Option<RequirementResult> {
+    let estimate: &Estimate = match requirement.statistic {
+        Statistic::Quantile(p) => &report.quantiles.iter().find(|q| q.p == p)?.estimate,
+        Statistic::Mean => &report.mean,
+        Statistic::Sd => &report.sd,
+    };
+    let limit = requirement.limit_s;
+    let interval = estimate.total.unwrap_or(estimate.sampling);
+    Some(RequirementResult {
+        requirement: requirement.text.clone(),
+        value_s: estimate.value,
+        limit_s: limit,
+        met: requirement.relation.holds(estimate.value, limit),
+        clear: !(interval.lower <= limit && limit <= interval.upper),
+    })
+}

@@ -1,0 +1,114 @@
+//! What can go wrong, and what the user can do about it.
+
+use std::error::Error;
+use std::io;
+
+use prism_engine::calibrate::CalibrateError;
+use prism_engine::predict::PredictError;
+use prism_engine::profile::ProfileError;
+use prism_engine::sample::SampleError;
+use prism_engine::synth::SynthError;
+use prism_engine::validate::ValidateError;
+use prism_graph::GraphError;
+use prism_io::IoError;
+use prism_report::ReportError;
+
+/// The answer to a valid question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Done; where there was a question, yes.
+    Yes,
+    /// No: exit code 1.
+    No,
+}
+
+/// Why a command failed: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum CliError {
+    /// Flags that contradict each other or the input.
+    #[error("{message}")]
+    Usage { message: String, hint: String },
+    /// A file.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// An input that cannot be read.
+    #[error("cannot read `{file}`")]
+    Input { file: String, source: io::Error },
+    /// Standard output.
+    #[error("cannot write to standard output")]
+    Stdout { source: io::Error },
+    /// A trace that makes no graph.
+    #[error("`{file}` does not make a step graph")]
+    Graph { file: String, source: GraphError },
+    /// A trace that makes no model.
+    #[error("`{file}` cannot be calibrated")]
+    Calibrate { file: String, source: CalibrateError },
+    /// A file that is no profile, or another version's.
+    #[error("`{file}` cannot be used as a profile")]
+    Profile { file: String, source: ProfileError },
+    /// A prediction that is refused.
+    #[error("no prediction for `{file}`")]
+    Predict { file: String, source: PredictError },
+    /// A validation that is refused.
+    #[error("`{file}` cannot be validated")]
+    Validate { file: String, source: ValidateError },
+    /// A synthetic trace that cannot be made.
+    #[error("no synthetic trace")]
+    Synth { source: SynthError },
+    /// Threads that cannot be started.
+    #[error("cannot start {threads} threads")]
+    Threads { threads: usize, source: rayon::ThreadPoolBuildError },
+    /// A result that cannot be written out.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+}
+
+impl CliError {
+    /// What the user can do about it.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let hint = match self {
+            CliError::Usage { hint, .. } => return Some(hint.clone()),
+            CliError::Io(e) => e.hint(),
+            CliError::Graph { source, .. } => source.hint(),
+            CliError::Calibrate { source, .. } => source.hint(),
+            CliError::Profile { source, .. } => source.hint(),
+            CliError::Predict { source, .. } => match source {
+                PredictError::Sample(SampleError::IsaUnavailable { .. }) => {
+                    Some("use `--isa auto`; every instruction set gives the same numbers")
+                }
+                other => other.hint(),
+            },
+            CliError::Validate { source, .. } => source.hint(),
+            CliError::Synth { source } => source.hint(),
+            CliError::Report(e) => e.hint(),
+            CliError::Threads { .. } => Some("lower `--threads`"),
+            CliError::Input { .. } | CliError::Stdout { .. } => None,
+        };
+        hint.map(str::to_owned)
+    }
+
+    /// Whether the reader of standard output went away, which is its right.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        let mut cause: Option<&(dyn Error + 'static)> = Some(self);
+        while let Some(e) = cause {
+            if let Some(io) = e.downcast_ref::<io::Error>() {
+                if io.kind() == io::ErrorKind::BrokenPipe {
+                    return true;
+                }
+                // An error inside an `io::Error` is skipped by `source`.
+                if let Some(inner) = io.get_ref() {
+                    cause = Some(inner);
+                    continue;
+                }
+            }
+            cause = e.source();
+        }
+        false
+    }
+}
+
+/// A usage error.
+pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> CliError {
+    CliError::Usage { message: message.into(), hint: hint.into() }
+}

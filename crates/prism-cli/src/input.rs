@@ -1,0 +1,156 @@
+//! Traces and profiles, told apart by content.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use prism_engine::profile::{Profile, SourceFile};
+use prism_engine::replay::{Choice, choose_builder};
+use prism_io::{
+    Loaded, ReadOptions, meta_candidates, read_op_table, read_op_table_bytes, sha256_hex,
+};
+
+use crate::args::TraceArgs;
+use crate::context::Context;
+use crate::error::{CliError, usage};
+
+/// What a file turned out to be.
+pub(crate) enum Input {
+    Trace(Loaded),
+    Profile(Box<Profile>, SourceFile),
+}
+
+/// A file's name in messages.
+pub(crate) fn name(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Reads a trace.
+pub(crate) fn trace(path: &Path, args: &TraceArgs, context: &Context) -> Result<Loaded, CliError> {
+    let loaded = context.phase("read", || read_op_table(path, &options(args)))?;
+    reader_warnings(&loaded, context);
+    Ok(loaded)
+}
+
+/// Builds both graphs of a trace and takes the one that replays it best.
+pub(crate) fn replayed(
+    path: &Path,
+    loaded: &Loaded,
+    context: &Context,
+) -> Result<Choice, CliError> {
+    context
+        .phase("replay", || choose_builder(&loaded.table))
+        .map_err(|source| CliError::Graph { file: name(path), source })
+}
+
+/// Reads a trace or a profile.
+pub(crate) fn any(path: &Path, args: &TraceArgs, context: &Context) -> Result<Input, CliError> {
+    let failed = |source| CliError::Input { file: name(path), source };
+    let is_file = path.as_os_str() != "-" && path.is_file();
+    if is_file && !starts_as_json(&mut File::open(path).map_err(failed)?).map_err(failed)? {
+        return trace(path, args, context).map(Input::Trace);
+    }
+    let bytes = slurp(path).map_err(failed)?;
+    if starts_as_json(&mut bytes.as_slice()).map_err(failed)? {
+        return given_profile(path, &bytes, args, context);
+    }
+    let loaded = context.phase("read", || from_memory(path, &bytes, args))?;
+    reader_warnings(&loaded, context);
+    Ok(Input::Trace(loaded))
+}
+
+fn options(args: &TraceArgs) -> ReadOptions {
+    let options = ReadOptions::default().with_allow_incomplete(args.allow_incomplete);
+    match &args.meta {
+        Some(path) => options.with_meta(path),
+        None => options,
+    }
+}
+
+fn reader_warnings(loaded: &Loaded, context: &Context) {
+    for warning in &loaded.warnings {
+        context.printer.warning(warning);
+    }
+}
+
+/// Whether the first character that is not a space opens a JSON object.
+fn starts_as_json(reader: &mut dyn Read) -> io::Result<bool> {
+    let mut first = [0_u8; 1];
+    loop {
+        match reader.read(&mut first) {
+            Ok(0) => return Ok(false),
+            Ok(_) if first[0].is_ascii_whitespace() => {}
+            Ok(_) => return Ok(first[0] == b'{'),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn slurp(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if path.as_os_str() == "-" {
+        io::stdin().lock().read_to_end(&mut bytes)?;
+    } else {
+        File::open(path)?.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// A trace from a stream that cannot be read twice.
+fn from_memory(path: &Path, bytes: &[u8], args: &TraceArgs) -> Result<Loaded, CliError> {
+    let beside = match &args.meta {
+        Some(given) => Some(given.clone()),
+        None => meta_candidates(path).into_iter().find(|c| c.is_file()),
+    };
+    let meta = match &beside {
+        Some(path) => {
+            let read = std::fs::read(path)
+                .map_err(|source| CliError::Input { file: name(path), source })?;
+            Some((name(path), read))
+        }
+        None => None,
+    };
+    let meta = meta.as_ref().map(|(name, bytes)| (name.as_str(), bytes.as_slice()));
+    Ok(read_op_table_bytes(&name(path), bytes, meta, &options(args))?)
+}
+
+/// Reads a profile.
+pub(crate) fn profile(path: &Path, context: &Context) -> Result<(Profile, SourceFile), CliError> {
+    let bytes = slurp(path).map_err(|source| CliError::Input { file: name(path), source })?;
+    parsed(path, &bytes, context)
+}
+
+/// A profile in place of a trace, to which reading flags mean nothing.
+fn given_profile(
+    path: &Path,
+    bytes: &[u8],
+    args: &TraceArgs,
+    context: &Context,
+) -> Result<Input, CliError> {
+    for (flag, given) in
+        [("--meta", args.meta.is_some()), ("--allow-incomplete", args.allow_incomplete)]
+    {
+        if given {
+            return Err(usage(
+                format!("`{flag}` is about reading a trace, but `{}` is a profile", name(path)),
+                format!("leave out `{flag}`"),
+            ));
+        }
+    }
+    let (profile, source) = parsed(path, bytes, context)?;
+    Ok(Input::Profile(Box::new(profile), source))
+}
+
+fn parsed(path: &Path, bytes: &[u8], context: &Context) -> Result<(Profile, SourceFile), CliError> {
+    let file = name(path);
+    let text = std::str::from_utf8(bytes).map_err(|e| CliError::Input {
+        file: file.clone(),
+        source: io::Error::new(io::ErrorKind::InvalidData, e),
+    })?;
+    let profile = context
+        .phase("read", || Profile::from_json(text))
+        .map_err(|source| CliError::Profile { file: file.clone(), source })?;
+    let source = SourceFile { name: file, sha256: sha256_hex(bytes), bytes: bytes.len() as u64 };
+    Ok((profile, source))
+}
