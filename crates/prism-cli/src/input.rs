@@ -16,7 +16,7 @@ use crate::error::{CliError, usage};
 
 /// What a file turned out to be.
 pub(crate) enum Input {
-    Trace(Loaded),
+    Trace(Box<Loaded>),
     Profile(Box<Profile>, SourceFile),
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn any(path: &Path, args: &TraceArgs, context: &Context) -> Result<In
     let failed = |source| CliError::Input { file: name(path), source };
     let is_file = path.as_os_str() != "-" && path.is_file();
     if is_file && !starts_as_json(&mut File::open(path).map_err(failed)?).map_err(failed)? {
-        return trace(path, args, context).map(Input::Trace);
+        return Ok(Input::Trace(Box::new(trace(path, args, context)?)));
     }
     let bytes = slurp(path).map_err(failed)?;
     if starts_as_json(&mut bytes.as_slice()).map_err(failed)? {
@@ -56,7 +56,7 @@ pub(crate) fn any(path: &Path, args: &TraceArgs, context: &Context) -> Result<In
     }
     let loaded = context.phase("read", || from_memory(path, &bytes, args))?;
     reader_warnings(&loaded, context);
-    Ok(Input::Trace(loaded))
+    Ok(Input::Trace(Box::new(loaded)))
 }
 
 fn options(args: &TraceArgs) -> ReadOptions {

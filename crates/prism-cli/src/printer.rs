@@ -69,21 +69,21 @@ impl Printer {
     /// Something to be careful about.
     pub(crate) fn warning(&self, text: &str) {
         if self.quiet == 0 {
-            self.note(&format!("{}: {text}", self.err.paint("warning", Tone::Caution)));
+            note(&format!("{}: {text}", self.err.paint("warning", Tone::Caution)));
         }
     }
 
     /// The next command.
     pub(crate) fn hint(&self, text: &str) {
         if self.quiet == 0 {
-            self.note(&format!("{}: {text}", self.err.paint("hint", Tone::Good)));
+            note(&format!("{}: {text}", self.err.paint("hint", Tone::Good)));
         }
     }
 
     /// What only `-v` shows.
     pub(crate) fn detail(&self, level: u8, text: &str) {
         if self.verbose >= level {
-            self.note(&self.err.paint(text, Tone::Dim));
+            note(&self.err.paint(text, Tone::Dim));
         }
     }
 
@@ -96,21 +96,21 @@ impl Printer {
             let why = e.to_string();
             // Some messages already end with their cause.
             if !text.contains(&why) {
-                lines.push_str(&format!("\n  caused by: {why}"));
+                lines = format!("{lines}\n  caused by: {why}");
             }
             text = why;
             cause = e.source();
         }
         if let Some(hint) = error.hint() {
-            lines.push_str(&format!("\n{}: {hint}", self.err.paint("hint", Tone::Good)));
+            lines = format!("{lines}\n{}: {hint}", self.err.paint("hint", Tone::Good));
         }
-        self.note(&lines);
+        note(&lines);
     }
+}
 
-    /// A line on standard error; that nobody reads it is no reason to stop.
-    fn note(&self, line: &str) {
-        let _ = writeln!(io::stderr().lock(), "{line}");
-    }
+/// A line on standard error; that nobody reads it is no reason to stop.
+fn note(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// Whether colours are written: the flag, then the environment, then the terminal.

@@ -60,8 +60,9 @@ pub(crate) fn run(args: &SynthArgs, context: &Context) -> Result<Outcome, CliErr
 
 /// Writes a trace; the metadata's file where there is one.
 fn write(path: &Path, table: &OpTable) -> Result<Option<PathBuf>, CliError> {
-    let name = input::name(path).to_ascii_lowercase();
-    if name.ends_with(".csv") || name.ends_with(".csv.gz") {
+    let has =
+        |path: &Path, end: &str| path.extension().is_some_and(|e| e.eq_ignore_ascii_case(end));
+    if has(path, "csv") || (has(path, "gz") && has(&path.with_extension(""), "csv")) {
         return Ok(write_op_table_csv(path, table)?);
     }
     write_op_table(path, table)?;

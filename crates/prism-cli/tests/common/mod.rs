@@ -102,7 +102,7 @@ impl Folder {
             .collect();
         let errors = match text(&output.stderr) {
             none if none.is_empty() => none,
-            some => format!("--- standard error\n{some}"),
+            some => format!("--- standard error\n{}", without_paths(&some)),
         };
         let (typed, stdout) = (typed.join(" "), text(&output.stdout));
         let code = output.status.code().unwrap_or(-1);
@@ -112,4 +112,15 @@ impl Folder {
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Text without the names of temporary files, which differ from run to run.
+fn without_paths(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(" at path \"") {
+        out.push_str(before);
+        rest = after.split_once('"').map_or("", |(_, after)| after);
+    }
+    out + rest
 }
