@@ -49,7 +49,8 @@ fn predict() {
         folder,
         asked,
         quick(&["predict", "job.csv", "--over", "clusters", "--format", "markdown", "-q"]),
-        quick(&["predict", "job.csv", "--draws", "parametric", "--format", "csv", "-q"])
+        quick(&["predict", "job.csv", "--draws", "parametric", "--format", "csv", "-q"]),
+        ["predict", "job.csv", "--model", "iid", "--samples", "2000"]
     );
 }
 
@@ -125,6 +126,7 @@ fn files_that_are_not_what_they_should_be() {
         ["replay", "profile.json"],
         ["predict", "profile.json", "--meta", "meta.yaml"],
         ["predict", "profile.json", "--allow-incomplete"],
+        ["predict", "profile.json", "--model", "iid"],
         ["calibrate", "job.csv", "-o", "missing/profile.json", "-qq"],
         ["predict", "."]
     );
@@ -148,6 +150,8 @@ fn what_cannot_be_asked() {
         ["predict", "job.csv", "--json", "--format", "csv"],
         ["predict", "job.csv", "--json", "-o", "-"],
         ["predict", "job.csv", "-q", "-v"],
+        ["predict", "job.csv", "--model", "iid", "--over", "clusters"],
+        ["predict", "job.csv", "--model", "iid", "--bootstrap", "20"],
         ["predict", "job.csv", "--precision", "0.0000001%", "--bootstrap", "0"],
         ["calibrate", "job.csv", "--json", "-o", "-"],
         ["validate", "job.csv", "--exclude-steps", "3,999"],

@@ -17,6 +17,9 @@ use prism_model::EffectKind;
 use prism_stats::quantile_type7;
 use rayon::prelude::*;
 
+/// Effect, estimated over realised s.d., kept.
+type Found = (EffectKind, f64, bool);
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Effects that are tested.
@@ -98,7 +101,7 @@ fn accuracy() -> Result<(), Failure> {
         ("skewed, same", EffectLaw::Skewed, plan(32, 2, 8), 200),
         ("normal, PP 4, DP 4, 4 microbatches, 44 steps", EffectLaw::Normal, plan(4, 4, 4), 44),
     ] {
-        let rows: Result<Vec<Vec<(EffectKind, f64, bool)>>, Failure> = seeds
+        let rows: Result<Vec<Vec<Found>>, Failure> = seeds
             .par_iter()
             .map(|&seed| {
                 let mut spec = job(schedule, steps, seed);
@@ -143,11 +146,11 @@ fn size() -> Result<(), Failure> {
         println!("  {name}: effect, s.d. = kept");
         for kind in TESTED {
             let sizes = match kind {
-                EffectKind::Worker | EffectKind::Position => [0.0, 0.001, 0.002, 0.004],
+                EffectKind::Worker | EffectKind::Position | EffectKind::Microbatch => {
+                    [0.0, 0.001, 0.002, 0.004]
+                }
                 EffectKind::Step => [0.0, 0.002, 0.004, 0.008],
                 EffectKind::StepWorker => [0.0, 0.004, 0.008, 0.012],
-                EffectKind::Microbatch => [0.0, 0.001, 0.002, 0.004],
-                EffectKind::Congestion => [0.0, 0.02, 0.04, 0.08],
                 _ => [0.0, 0.02, 0.04, 0.08],
             };
             print!("    {kind:14}");

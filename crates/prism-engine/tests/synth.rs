@@ -214,7 +214,7 @@ fn realised_spreads_are_near_the_specified_ones() {
             (EffectKind::Congestion, 99.0),
         ];
         for (kind, n) in counts {
-            let error = ((2.0 + 3.0) / (4.0 * n) as f64).sqrt();
+            let error = (5.0_f64 / (4.0 * n)).sqrt();
             let got = realised[&kind];
             assert!((got / 0.1 - 1.0).abs() < 4.0 * error, "{law:?} {kind} {got}");
         }

@@ -29,16 +29,8 @@ pub(crate) fn read(
     }
     let damaged = |source| IoError::Csv { file: file.to_owned(), source };
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(bytes);
-    let header = reader.byte_headers().map_err(damaged)?;
-    let width = header.len();
-    let names: Vec<String> =
-        header.iter().map(|n| String::from_utf8_lossy(n).trim().to_owned()).collect();
-    if width == 0 || (width == 1 && names.iter().all(String::is_empty)) {
-        return Err(IoError::Empty { file: file.to_owned(), what: "no header" });
-    }
-    if width == 1 && names.iter().any(|n| n.contains([';', '\t'])) {
-        return Err(IoError::Foreign { file: file.to_owned(), what: Foreign::OtherSeparator });
-    }
+    let names = header(file, reader.byte_headers().map_err(damaged)?)?;
+    let width = names.len();
     let layout = layout(file, &names)?;
     let mut cells: Vec<Cells> =
         layout.columns.iter().map(|&(field, at)| Cells::new(field, at)).collect();
@@ -80,6 +72,19 @@ pub(crate) fn read(
         }
     }
     Ok(CsvTable { raw, ignored: layout.ignored })
+}
+
+/// The names of the columns.
+fn header(file: &str, header: &ByteRecord) -> Result<Vec<String>, IoError> {
+    let names: Vec<String> =
+        header.iter().map(|n| String::from_utf8_lossy(n).trim().to_owned()).collect();
+    match names.as_slice() {
+        [] => Err(IoError::Empty { file: file.to_owned(), what: "no header" }),
+        [only] if only.contains([';', '\t']) => {
+            Err(IoError::Foreign { file: file.to_owned(), what: Foreign::OtherSeparator })
+        }
+        _ => Ok(names),
+    }
 }
 
 /// A column being filled; only the vector of its class is.

@@ -2,6 +2,49 @@
 //!
 //! Every foreign trace format becomes an [`OpTable`]. Readers check what they read and report
 //! every violation with file, row and rule. Outputs are written atomically.
+//!
+//! ```
+//! use prism_io::{ReadOptions, read_op_table_bytes};
+//!
+//! let trace = "\
+//! step,rank,optype,start_ts,duration
+//! 7,0,forward-compute,0,0.19
+//! 7,0,backward-compute,0.2,0.4
+//! 7,0,optimizer,0.61,-0.02
+//! ";
+//! let meta = "dp_size: 1\npp_size: 1\ntp_size: 1\nworld_size: 1\n";
+//! let read = |trace: &str| {
+//!     let meta = Some(("meta-x.yaml", meta.as_bytes()));
+//!     read_op_table_bytes("trace-x.csv", trace.as_bytes(), meta, &ReadOptions::default())
+//! };
+//!
+//! let error = read(trace).unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     "trace-x.csv: 1 violation
+//!   [not-negative] starts and durations are not negative (1)
+//!     line 4: duration is -0.02 s
+//!     hint: negative times come from clocks that are not synchronised, or from a start that is \
+//!      not the step's earliest"
+//! );
+//!
+//! let loaded = read(&trace.replace("-0.02", "0.02"))?;
+//! assert_eq!(loaded.table.len(), 3);
+//! assert_eq!(loaded.table.steps(), [7]);
+//! assert_eq!(
+//!     loaded.warnings,
+//!     ["trace-x.csv: derived the missing columns `dp_rank`, `stage`, `seq_id`, `mc`, `gmc`, `mb_id`"]
+//! );
+//! # Ok::<(), prism_io::IoError>(())
+//! ```
+//!
+//! | what | how |
+//! |---|---|
+//! | read a trace | [`read_op_table`], [`read_op_table_bytes`], [`ReadOptions`], [`meta_candidates`] |
+//! | write a trace | [`write_op_table`], [`write_op_table_straggler`], [`write_op_table_csv`], [`write_meta_yaml`] |
+//! | write anything else | [`write_atomic`], [`write_samples`] |
+//! | build a table | [`OpTableBuilder`] |
+//! | what is wrong | [`IoError`], [`Violations`], [`Rule`] |
 
 mod assemble;
 mod atomic;
@@ -20,6 +63,7 @@ mod raw;
 mod read;
 mod samples;
 mod source;
+mod thrift;
 mod violation;
 
 pub use atomic::write_atomic;

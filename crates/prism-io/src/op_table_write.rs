@@ -13,6 +13,7 @@ use crate::native;
 use crate::op_table::{JobMeta, OpTable};
 use crate::parquet_write::{Column, Data, encode};
 use crate::raw::{Dialect, Field};
+use crate::samples::system_error;
 use crate::source;
 
 /// Writes native Parquet, atomically; `-` is standard output.
@@ -204,7 +205,7 @@ fn csv(out: &mut dyn Write, t: &OpTable) -> io::Result<()> {
         fields.push(Field::Group);
     }
     let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(fields.iter().map(|f| f.name(Dialect::Straggler)))?;
+    writer.write_record(fields.iter().map(|f| f.name(Dialect::Straggler))).map_err(system_error)?;
     for r in t.rows() {
         for field in &fields {
             let cell = match field {
@@ -222,9 +223,9 @@ fn csv(out: &mut dyn Write, t: &OpTable) -> io::Result<()> {
                 Field::Kind => r.kind.to_string(),
                 Field::Group => group_name(t, r.group).unwrap_or_default().to_owned(),
             };
-            writer.write_field(cell)?;
+            writer.write_field(cell).map_err(system_error)?;
         }
-        writer.write_record(None::<&[u8]>)?;
+        writer.write_record(None::<&[u8]>).map_err(system_error)?;
     }
     writer.flush()
 }

@@ -52,6 +52,7 @@ fn decode(
     report: &mut Violations,
 ) -> Result<ParquetTable, IoError> {
     let damaged = |source| IoError::Parquet { file: file.to_owned(), source };
+    page_guard::check_footer(bytes).map_err(damaged)?;
     let reader = SerializedFileReader::new(bytes.clone()).map_err(damaged)?;
     let meta = reader.metadata().file_metadata();
     let mut keys = BTreeMap::new();

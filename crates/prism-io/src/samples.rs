@@ -44,11 +44,20 @@ pub fn write_samples(path: &Path, columns: &[(&str, &[f64])]) -> Result<(), IoEr
     })
 }
 
+/// What the system said; a `csv::Error` hides it from [`std::error::Error::source`].
+pub(crate) fn system_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(e) => e,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}
+
 fn csv(out: &mut dyn Write, rows: usize, columns: &[(&str, &[f64])]) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(columns.iter().map(|(name, _)| name))?;
+    writer.write_record(columns.iter().map(|(name, _)| name)).map_err(system_error)?;
     for row in 0..rows {
-        writer.write_record(columns.iter().map(|(_, cells)| format!("{:?}", cells[row])))?;
+        let cells = columns.iter().map(|(_, cells)| format!("{:?}", cells[row]));
+        writer.write_record(cells).map_err(system_error)?;
     }
     writer.flush()
 }

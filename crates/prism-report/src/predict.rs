@@ -77,7 +77,7 @@ pub struct PredictOutput {
     pub job: JobFile,
     /// Builder of the graph.
     pub builder: Builder,
-    /// Effects of the model, kept and dropped.
+    /// Effects of the model, kept and dropped; the baseline has none.
     pub effects: Vec<Effect>,
     /// Requirements that were asked for.
     pub requirements: Vec<RequirementResult>,

@@ -70,7 +70,7 @@ impl ReplayOutput {
 
     /// Both builders' means side by side.
     fn figures(&self) -> Table {
-        let mut columns = vec!["".to_owned()];
+        let mut columns = vec![String::new()];
         for report in self.reports() {
             let used = if report.builder == self.comparison.chosen { " (used)" } else { "" };
             columns.push(format!(">{}{used}", report.builder));

@@ -30,9 +30,9 @@ pub(crate) struct PredictArgs {
     /// Draw until the half-width of the p95's sampling interval is at most this share of it
     #[arg(long, value_parser = share, value_name = "SHARE")]
     pub(crate) precision: Option<f64>,
-    /// How durations are drawn
-    #[arg(long, value_enum, default_value_t = DrawsArg::Empirical, value_name = "HOW")]
-    pub(crate) draws: DrawsArg,
+    /// How durations are drawn [default: empirical; parametric with `--model iid`]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) draws: Option<DrawsArg>,
     /// Model of durations
     #[arg(long, value_enum, default_value_t = ModelArg::Effects, value_name = "MODEL")]
     pub(crate) model: ModelArg,
@@ -60,9 +60,10 @@ pub(crate) struct PredictArgs {
     /// Confidence of all intervals
     #[arg(long, default_value = "0.95", value_parser = probability, value_name = "P")]
     pub(crate) confidence: f64,
-    /// Bootstrap repetitions for the calibration error; 0 for none
-    #[arg(long, default_value = "100", value_parser = repetitions, value_name = "N")]
-    pub(crate) bootstrap: usize,
+    /// Bootstrap repetitions for the calibration error; 0 for none [default: 100; 0 with
+    /// `--model iid`]
+    #[arg(long, value_parser = repetitions, value_name = "N")]
+    pub(crate) bootstrap: Option<usize>,
     /// An upper bound on a quantile with stated confidence: guaranteed by recorded steps alone
     /// where there are enough, else conditional on the model
     #[arg(long, value_name = "q=Q,conf=C")]
@@ -76,6 +77,24 @@ pub(crate) struct PredictArgs {
     /// Instruction set; results do not depend on it
     #[arg(long, value_enum, default_value_t = IsaArg::Auto, value_name = "ISA")]
     pub(crate) isa: IsaArg,
+}
+
+impl PredictArgs {
+    /// How durations are drawn; the baseline as published if nothing is said.
+    pub(crate) fn draws(&self) -> DrawsArg {
+        self.draws.unwrap_or(match self.model {
+            ModelArg::Effects => DrawsArg::Empirical,
+            ModelArg::Iid => DrawsArg::Parametric,
+        })
+    }
+
+    /// Bootstrap repetitions; the baseline has none.
+    pub(crate) fn bootstrap(&self) -> usize {
+        self.bootstrap.unwrap_or(match self.model {
+            ModelArg::Effects => 100,
+            ModelArg::Iid => 0,
+        })
+    }
 }
 
 /// How durations are drawn.
@@ -92,7 +111,7 @@ pub(crate) enum DrawsArg {
 pub(crate) enum ModelArg {
     /// Crossed effects, each tested
     Effects,
-    /// Independent draws per signature: the baseline
+    /// Independent draws per signature, as published: the baseline, of a trace only
     Iid,
 }
 

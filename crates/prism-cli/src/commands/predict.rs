@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
-use prism_engine::calibrate::CalibrateOptions;
+use prism_engine::calibrate::{CalibrateOptions, Selection};
+use prism_engine::iid::{self, IidOptions, IidPredictOptions};
 use prism_engine::predict::{
     Draws, Estimate, PredictError, PredictOptions, PredictReport, Prediction, ResampleUnit,
-    guarantee, predict, resample_units,
+    guarantee, predict, report_of, resample_units,
 };
 use prism_engine::profile::{Profile, SourceFile, profile};
+use prism_engine::replay::Replayed;
 use prism_engine::sample::Isa;
 use prism_graph::StepGraph;
 use prism_io::write_samples;
@@ -28,9 +30,12 @@ pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliE
     let source = Calibration::read(args, context)?;
     let failed = |source| CliError::Predict { file: input::name(&args.input), source };
     let graph = source.graph(args)?;
-    let mut prediction = context
-        .phase("predict", || predict(&graph, &source.profile.model, &options))
-        .map_err(failed)?;
+    let mut prediction = match &source.replayed {
+        Some(replayed) => baseline(replayed, &graph, &source.profile, &options, (args, context))?,
+        None => context
+            .phase("predict", || predict(&graph, &source.profile.model, &options))
+            .map_err(failed)?,
+    };
     if let Some(wanted) = args.guarantee {
         bound(&mut prediction.report, wanted, &graph, &source.profile, &options, context)
             .map_err(failed)?;
@@ -73,10 +78,22 @@ fn check(args: &PredictArgs, context: &Context) -> Result<(), CliError> {
             "write the samples to a file, or leave out `--format`",
         ));
     }
-    if args.model == ModelArg::Iid {
-        return Err(usage("`--model iid` is not part of this build", "use `--model effects`"));
+    if args.model == ModelArg::Effects {
+        return Ok(());
     }
-    Ok(())
+    let unknown = [
+        ("--guarantee", args.guarantee.is_some()),
+        ("--precision", args.precision.is_some()),
+        ("--bootstrap", args.bootstrap() > 0),
+        ("--over clusters", args.over == OverArg::Clusters),
+    ];
+    match unknown.iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((flag, _)) => Err(usage(
+            format!("the baseline `--model iid` does not know `{flag}`"),
+            format!("leave out `{flag}`, or use `--model effects`"),
+        )),
+    }
 }
 
 fn options(args: &PredictArgs, context: &Context) -> PredictOptions {
@@ -92,7 +109,7 @@ fn options(args: &PredictArgs, context: &Context) -> PredictOptions {
     slowdowns.sort_by(f64::total_cmp);
     slowdowns.dedup();
     PredictOptions {
-        draws: match args.draws {
+        draws: match args.draws() {
             DrawsArg::Empirical => Draws::Empirical,
             DrawsArg::Parametric => Draws::Parametric,
         },
@@ -106,7 +123,7 @@ fn options(args: &PredictArgs, context: &Context) -> PredictOptions {
             IsaArg::Avx2 => Some(Isa::Avx2),
             IsaArg::Avx512 => Some(Isa::Avx512),
         },
-        repetitions: args.bootstrap,
+        repetitions: args.bootstrap(),
         confidence: args.confidence,
         quantiles,
         slowdowns,
@@ -115,9 +132,41 @@ fn options(args: &PredictArgs, context: &Context) -> PredictOptions {
     }
 }
 
+/// Predicts by the published rules.
+fn baseline(
+    replayed: &Replayed,
+    graph: &StepGraph,
+    profile: &Profile,
+    options: &PredictOptions,
+    (args, context): (&PredictArgs, &Context),
+) -> Result<Prediction, CliError> {
+    let file = || input::name(&args.input);
+    let selection = Selection::all(replayed);
+    let model = context
+        .phase("calibrate baseline", || {
+            iid::calibrate(replayed, &selection, &IidOptions::default())
+        })
+        .map_err(|source| CliError::Calibrate { file: file(), source })?;
+    let settings = IidPredictOptions {
+        draws: options.draws,
+        samples: options.samples,
+        seed: options.seed,
+        threads: options.threads,
+        isa: options.isa,
+    };
+    let predicted = context.phase("predict", || {
+        let samples_s = iid::predict(&replayed.graph, &model, &settings)?;
+        let report = report_of(&samples_s, graph, &profile.model, options)?;
+        Ok(Prediction { samples_s, report })
+    });
+    predicted.map_err(|source| CliError::Predict { file: file(), source })
+}
+
 /// A calibrated job, and how it came here.
 struct Calibration {
     profile: Profile,
+    /// The trace on its graph, for a model that is not part of a profile.
+    replayed: Option<Box<Replayed>>,
     kind: InputKind,
     sources: Vec<SourceFile>,
 }
@@ -128,20 +177,28 @@ impl Calibration {
             Input::Profile(profile, source) => {
                 let mut sources = vec![source];
                 sources.extend(profile.provenance.sources.iter().cloned());
-                return Ok(Calibration { profile: *profile, kind: InputKind::Profile, sources });
+                if args.model == ModelArg::Iid {
+                    return Err(usage(
+                        "`--model iid` is calibrated on a trace, a profile does not hold it",
+                        "give the trace that the profile was made from",
+                    ));
+                }
+                let kind = InputKind::Profile;
+                return Ok(Calibration { profile: *profile, replayed: None, kind, sources });
             }
             Input::Trace(loaded) => loaded,
         };
         let choice = input::replayed(&args.input, &loaded, context)?;
         let dropped: Vec<i64> = loaded.dropped.iter().map(|d| d.step).collect();
         // Fitting laws takes longer than everything else; only parametric draws need them.
-        let laws = args.draws == DrawsArg::Parametric;
+        let laws = args.model == ModelArg::Effects && args.draws() == DrawsArg::Parametric;
         let options = CalibrateOptions { laws, ..CalibrateOptions::default() };
         let profile = context
             .phase("calibrate", || profile(&loaded.table, &choice, &dropped, &options))
             .map_err(|source| CliError::Calibrate { file: input::name(&args.input), source })?;
         let sources = profile.provenance.sources.clone();
-        Ok(Calibration { profile, kind: InputKind::Trace, sources })
+        let replayed = (args.model == ModelArg::Iid).then(|| Box::new(choice.chosen));
+        Ok(Calibration { profile, replayed, kind: InputKind::Trace, sources })
     }
 
     fn graph(&self, args: &PredictArgs) -> Result<StepGraph, CliError> {
@@ -167,12 +224,15 @@ impl Calibration {
                 OverArg::Steps => Over::Steps,
                 OverArg::Clusters => Over::Clusters,
             },
-            model: ModelKind::Effects,
+            model: if self.replayed.is_some() { ModelKind::Iid } else { ModelKind::Effects },
             input: self.kind,
             sources: self.sources.clone(),
             job: self.profile.provenance.job.clone(),
             builder: self.profile.provenance.builder,
-            effects: self.profile.model.effects.clone(),
+            effects: match self.replayed {
+                Some(_) => Vec::new(),
+                None => self.profile.model.effects.clone(),
+            },
             requirements,
         }
     }

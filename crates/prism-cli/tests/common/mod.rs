@@ -100,12 +100,13 @@ impl Folder {
             .iter()
             .map(|a| if a.contains(['<', ' ']) { format!("'{a}'") } else { (*a).to_owned() })
             .collect();
-        let mut all = format!("$ prism {}\n{}", typed.join(" "), text(&output.stdout));
-        if !output.stderr.is_empty() {
-            all.push_str(&format!("--- standard error\n{}", text(&output.stderr)));
-        }
-        all.push_str(&format!("--- exit code {}\n", output.status.code().unwrap_or(-1)));
-        all
+        let errors = match text(&output.stderr) {
+            none if none.is_empty() => none,
+            some => format!("--- standard error\n{some}"),
+        };
+        let (typed, stdout) = (typed.join(" "), text(&output.stdout));
+        let code = output.status.code().unwrap_or(-1);
+        format!("$ prism {typed}\n{stdout}{errors}--- exit code {code}\n")
     }
 }
 

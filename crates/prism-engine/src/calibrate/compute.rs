@@ -11,6 +11,7 @@ const MAX_ROWS: usize = 20_000;
 
 /// Which effects the compute model has; decided once, and kept in bootstrap repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // one flag an effect
 pub struct Kept {
     /// Position effect.
     pub position: bool,
@@ -156,7 +157,9 @@ fn step_loads(e: &Estimates) -> Vec<f64> {
     let average = sd.iter().sum::<f64>() / sd.len().max(1) as f64;
     if average > 0.0 {
         for ((_, class), s) in classes.iter().zip(&sd) {
-            class.iter().for_each(|&c| out[c] = s / average);
+            for &c in class {
+                out[c] = s / average;
+            }
         }
     }
     out
@@ -179,15 +182,34 @@ fn inner_rows(e: &Estimates, keep: Kept, spread: &[Vec<f64>]) -> Vec<f32> {
     let position =
         if keep.position { (t * r) as f64 / ((t * r) as f64 - 1.0).max(1.0) } else { 1.0 };
     let unbias = (m as f64 / (m as f64 - 1.0) * position).sqrt();
+    let n = e.inner.len();
+    let value = |row: usize, c: usize| {
+        let factor = if keep.worker_spread { spread[c][row % r] } else { 1.0 };
+        let position = if keep.position { 0.0 } else { e.position[c][row / (t * r)] };
+        let value = e.inner.signature(c)[row] * unbias + position;
+        if factor > 0.0 { value / factor } else { 0.0 }
+    };
     let stride = row_stride(rows);
-    let mut out = Vec::with_capacity(rows.div_ceil(stride) * e.inner.len());
-    for row in (0..rows).step_by(stride) {
-        for c in 0..e.inner.len() {
-            let factor = if keep.worker_spread { spread[c][row % r] } else { 1.0 };
-            let value = e.inner.signature(c)[row] * unbias;
-            let position = if keep.position { 0.0 } else { e.position[c][row / (t * r)] };
-            out.push(if factor > 0.0 { ((value + position) / factor) as f32 } else { 0.0 });
+    let mut out = vec![0.0; rows.div_ceil(stride) * n];
+    for c in 0..n {
+        // Of many rows some are kept; they get the mean and the variance of all.
+        let (mut scale, mut shift) = (1.0, 0.0);
+        if stride > 1 {
+            let all = moments((0..rows).map(|row| value(row, c)));
+            let some = moments((0..rows).step_by(stride).map(|row| value(row, c)));
+            scale = if some.1 > 0.0 { (all.1 / some.1).sqrt() } else { 1.0 };
+            shift = all.0 - scale * some.0;
+        }
+        for (i, row) in (0..rows).step_by(stride).enumerate() {
+            out[i * n + c] = (scale * value(row, c) + shift) as f32;
         }
     }
     out
+}
+
+/// Mean and variance.
+fn moments(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+    let (sum, n) = values.clone().fold((0.0, 0.0), |(s, n), v| (s + v, n + 1.0));
+    let mean = sum / n;
+    (mean, values.map(|v| (v - mean) * (v - mean)).sum::<f64>() / n)
 }

@@ -36,10 +36,14 @@ impl Estimates {
         for c in 0..cube.len() {
             let y = cube.signature_mut(c);
             let base = mean(y);
-            y.iter_mut().for_each(|v| *v -= base);
+            for v in y.iter_mut() {
+                *v -= base;
+            }
             let position: Vec<f64> = y.chunks(cells).map(mean).collect();
             for (row, p) in y.chunks_mut(cells).zip(&position) {
-                row.iter_mut().for_each(|v| *v -= p);
+                for v in row {
+                    *v -= p;
+                }
             }
             let mut cell = vec![0.0; cells];
             for row in y.chunks(cells) {

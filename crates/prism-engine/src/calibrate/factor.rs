@@ -68,7 +68,9 @@ fn leading_eigen(covariance: &[f64], unique: &[f64], n: usize) -> (f64, Vec<f64>
         }
     }
     if vector.iter().sum::<f64>() < 0.0 {
-        vector.iter_mut().for_each(|x| *x = -*x);
+        for x in &mut vector {
+            *x = -*x;
+        }
     }
     (value, vector)
 }

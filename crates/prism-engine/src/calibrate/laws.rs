@@ -91,14 +91,17 @@ pub(super) fn fit_compute(model: &mut ComputeModel, steps: usize, replicas: usiz
     model.step_worker_law = rescaled(&worker, model.step_worker_sd_log);
 }
 
-/// Law of `exp(x)` with x scaled to mean 0 and the given s.d.; `None` if that is 0.
+/// Law of `exp(x)` with x scaled to mean 0 and the given s.d.; `None` if that is 0. Of many values
+/// some are picked first, so that those that are fitted have the s.d. of all.
 fn rescaled(log_values: &[f64], sd: f64) -> Option<LawChoice> {
-    let mean = super::effects::mean(log_values);
-    let own = super::effects::variance(log_values).sqrt();
+    let stride = log_values.len().div_ceil(MAX_VALUES).max(1);
+    let picked: Vec<f64> = log_values.iter().step_by(stride).copied().collect();
+    let mean = super::effects::mean(&picked);
+    let own = super::effects::variance(&picked).sqrt();
     if sd <= 0.0 || own.is_nan() || own <= 0.0 {
         return None;
     }
-    let scaled: Vec<f64> = log_values.iter().map(|v| ((v - mean) * sd / own).exp()).collect();
+    let scaled: Vec<f64> = picked.iter().map(|v| ((v - mean) * sd / own).exp()).collect();
     choose_law(&scaled)
 }
 

@@ -190,7 +190,9 @@ impl<'a> Resampler<'a> {
     fn microbatch_rows(&self, rows: &[usize]) -> Vec<f32> {
         let n = self.model.compute.signatures.len();
         let mut times = vec![0_usize; self.model.steps.len()];
-        rows.iter().for_each(|&t| times[t] += 1);
+        for &t in rows {
+            times[t] += 1;
+        }
         let vectors = &self.model.compute.microbatch_vectors_log;
         let mut out = Vec::with_capacity(vectors.len() * 5 / 4);
         for &(row, t) in &self.rows {

@@ -134,7 +134,9 @@ fn shrink(
     let n = windows.len();
     let count = windows.iter().max().map_or(1, |&w| w as usize + 1);
     let mut sizes = vec![0.0f64; count];
-    windows.iter().for_each(|&w| sizes[w as usize] += 1.0);
+    for &w in windows {
+        sizes[w as usize] += 1.0;
+    }
     let means: Vec<Vec<f64>> = level
         .iter()
         .map(|series| {

@@ -51,10 +51,21 @@ impl Bootstrap {
         htest::t_quantile_upper(0.5 * (1.0 - confidence), freedom) * self.standard_error(k)
     }
 
-    /// Half-width of a one-sided interval for statistic `k`.
-    pub fn half_width_one_sided(&self, k: usize, confidence: f64) -> f64 {
-        let freedom = (self.units as f64 - 1.0).max(1.0);
-        htest::t_quantile_upper(1.0 - confidence, freedom) * self.standard_error(k)
+    /// Reaches below and above statistic `k`, a quantile of probability `p` that lies `excess` from
+    /// the median (negative below it), of an interval that leaves out `tail` on either side.
+    ///
+    /// Few units tell how far a tail quantile scatters: of n units `4p(1 − p)·n` are worth counting,
+    /// which is n at the median and a fifth of it at p95. And where the tail was not seen, quantile
+    /// and standard error are both too small: the outer reach is longer by half the error relative
+    /// to the excess, the second-order term of an interval in log(excess).
+    pub fn quantile_reach(&self, k: usize, p: f64, excess: f64, tail: f64) -> (f64, f64) {
+        let units = self.units as f64;
+        let most = (units - 1.0).max(1.0);
+        let freedom = (4.0 * p * (1.0 - p) * units - 1.0).clamp(most.min(3.0), most);
+        let half = htest::t_quantile_upper(tail, freedom) * self.standard_error(k);
+        let relative = if excess == 0.0 { 0.0 } else { (half / excess.abs()).min(1.0) };
+        let outer = half * (1.0 + 0.5 * relative);
+        if excess < 0.0 { (outer, half) } else { (half, outer) }
     }
 }
 
@@ -147,7 +158,7 @@ pub fn bootstrap(
         if !tape.rebind(lower(graph, &fresh, options)?)? {
             *tape = lower(graph, &fresh, options)?.compile()?;
         }
-        let samples = tape.run(&RunOptions { threads: 1, ..run.clone() })?;
+        let samples = tape.run(&RunOptions { threads: 1, ..*run })?;
         let mut times: Vec<f64> = samples
             .get("step")
             .map_or(&[][..], |o| o.row(0))

@@ -137,9 +137,34 @@ pub fn predict(
         None
     };
     let noise_free_s = noise_free_step(graph, model, options)?;
-    let report =
-        summary::report(&samples_s, noise_free_s, repeated.as_ref(), graph, model, options)?;
+    let warnings = summary::warnings(model, options);
+    let report = summary::report(
+        &samples_s,
+        noise_free_s,
+        repeated.as_ref(),
+        graph,
+        model,
+        options,
+        warnings,
+    )?;
     Ok(Prediction { samples_s, report })
+}
+
+/// What is reported of step times (seconds) that another model drew for the same job.
+///
+/// Intervals are those of sampling alone. The noise-free step is that of `model`, so that slow-downs
+/// compare with a prediction of `model` itself.
+///
+/// # Errors
+/// [`PredictError`] if there are too few samples, or the model does not fit the graph.
+pub fn report_of(
+    samples_s: &[f32],
+    graph: &StepGraph,
+    model: &DurationModel,
+    options: &PredictOptions,
+) -> Result<PredictReport, PredictError> {
+    let noise_free_s = noise_free_step(graph, model, options)?;
+    summary::report(samples_s, noise_free_s, None, graph, model, options, Vec::new())
 }
 
 /// Step time with all noise removed: every random effect at its centre, persistent worker and

@@ -175,12 +175,13 @@ pub(super) fn relative_half_width(samples_s: &[f32], confidence: f64) -> Result<
     Ok(0.5 * (upper.value - lower.value) / interval.estimate.abs())
 }
 
-/// Adds calibration error to a sampling interval: half-widths in quadrature.
-fn total(value: f64, sampling: Bounds, half: Option<f64>) -> Option<Bounds> {
-    let half = half?;
+/// Adds calibration error, which reaches so far below and above, to a sampling interval: in
+/// quadrature.
+fn total(value: f64, sampling: Bounds, reach: Option<(f64, f64)>) -> Option<Bounds> {
+    let (below, above) = reach?;
     Some(Bounds {
-        lower: value - (value - sampling.lower).hypot(half),
-        upper: value + (sampling.upper - value).hypot(half),
+        lower: value - (value - sampling.lower).hypot(below),
+        upper: value + (sampling.upper - value).hypot(above),
     })
 }
 
@@ -191,10 +192,16 @@ pub(super) fn report(
     graph: &StepGraph,
     model: &DurationModel,
     options: &PredictOptions,
+    mut warnings: Vec<String>,
 ) -> Result<PredictReport, PredictError> {
     let times = sorted(samples_s);
     let n = times.len();
-    let half = |k: usize| repeated.map(|b| b.half_width(k, options.confidence));
+    let half = |k: usize| {
+        let half = repeated.map(|b| b.half_width(k, options.confidence));
+        half.map(|h| (h, h))
+    };
+    let median = quantile_type7(&times, 0.5)?;
+    let tail = 0.5 * (1.0 - options.confidence);
     let (mean, sd) = moments(&times);
     let z = prism_stats::htest::normal_quantile(0.5 * (1.0 + options.confidence));
     let around = |value: f64, error: f64, k: usize| {
@@ -208,7 +215,6 @@ pub(super) fn report(
         0.0
     };
     let mut quantiles = Vec::new();
-    let mut warnings = warnings(model, options);
     for (i, &p) in options.quantiles.iter().enumerate() {
         let interval = quantile_interval(&times, p, options.confidence)?;
         let sampling = Bounds {
@@ -218,12 +224,14 @@ pub(super) fn report(
         if !sampling.lower.is_finite() || !sampling.upper.is_finite() {
             warnings.push(format!("{n} samples do not bound quantile {p} on both sides"));
         }
+        let excess = interval.estimate - median;
+        let reach = repeated.map(|b| b.quantile_reach(i + 2, p, excess, tail));
         quantiles.push(QuantileEstimate {
             p,
             estimate: Estimate {
                 value: interval.estimate,
                 sampling,
-                total: total(interval.estimate, sampling, half(i + 2)),
+                total: total(interval.estimate, sampling, reach),
             },
             penalty_s: interval.estimate - noise_free_s,
         });
@@ -268,7 +276,8 @@ pub(super) fn report(
     })
 }
 
-fn warnings(model: &DurationModel, options: &PredictOptions) -> Vec<String> {
+/// What to be careful about in predictions of this model.
+pub(super) fn warnings(model: &DurationModel, options: &PredictOptions) -> Vec<String> {
     let mut out = Vec::new();
     let steps = model.steps.len();
     let tail = options.quantiles.iter().copied().fold(0.0, f64::max);
@@ -382,6 +391,7 @@ fn conditional_bound(
     let repeated = super::bootstrap(graph, model, &lowering, &small, options.repetitions, |s| {
         vec![quantile_type7(s, q).unwrap_or(f64::NAN)]
     })?;
-    let margin = repeated.half_width_one_sided(0, confidence);
+    let excess = estimate - quantile_type7(&times, 0.5)?;
+    let (_, margin) = repeated.quantile_reach(0, q, excess, 1.0 - confidence);
     Ok(Some(estimate + margin.hypot(upper - estimate)))
 }

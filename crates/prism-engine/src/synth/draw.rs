@@ -156,7 +156,7 @@ impl<'a> Plan<'a> {
         let position = compute
             .iter()
             .map(|c| {
-                let entity = [POSITION, c.signature.stage.into(), chunk(&c.signature)];
+                let entity = [POSITION, c.signature.stage.into(), chunk(c.signature)];
                 laws.position.draws(c.ops.len(), spec.seed, c.signature.kind.as_str(), &entity)
             })
             .collect();
@@ -254,7 +254,7 @@ impl<'a> Plan<'a> {
             let label = plan.signature.kind.as_str();
             let entity = |what| {
                 let stage = plan.signature.stage.into();
-                [what, step as u64, r as u64, stage, chunk(&plan.signature)]
+                [what, step as u64, r as u64, stage, chunk(plan.signature)]
             };
             let residual = laws.residual.draws(plan.ops.len(), seed, label, &entity(RESIDUAL));
             let shared = plan.base_log
@@ -311,7 +311,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn chunk(signature: &Signature) -> u64 {
+fn chunk(signature: Signature) -> u64 {
     i64::from(signature.chunk) as u64
 }
 

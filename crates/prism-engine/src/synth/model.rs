@@ -135,7 +135,7 @@ impl Drawing<'_> {
         let shared: Option<Vec<usize>> = (compute.microbatch_shared && rows > 0)
             .then(|| (0..microbatches).map(|_| shared.random_range(0..rows)).collect());
         for (c, s) in compute.signatures.iter().enumerate() {
-            let mut own = self.stream(ROW, step, r, &s.signature);
+            let mut own = self.stream(ROW, step, r, s.signature);
             let at =
                 |values: &[f64], default| values.get(c * replicas + r).copied().unwrap_or(default);
             let of_step = compute.step_vectors_log.get((c * replicas + r) * steps + row);
@@ -166,7 +166,7 @@ impl Drawing<'_> {
             let replicas = if transfer.by_replica { self.replicas() } else { 1 };
             let rows = transfer.rows_s.len() / width / (instances * replicas).max(1);
             let Some(first) = transfer.members.first().filter(|_| rows > 0) else { continue };
-            let mut rng = self.stream(TRANSFER, step, r, first);
+            let mut rng = self.stream(TRANSFER, step, r, *first);
             for (i, instance) in transfer.ops.chunks(width).enumerate() {
                 let cell = (i % instances) * replicas + r % replicas;
                 let drawn = cell * rows + rng.random_range(0..rows);
@@ -177,7 +177,7 @@ impl Drawing<'_> {
         }
     }
 
-    fn stream(&self, what: u64, step: i64, r: usize, signature: &Signature) -> impl Rng + use<> {
+    fn stream(&self, what: u64, step: i64, r: usize, signature: Signature) -> impl Rng + use<> {
         let chunk = i64::from(signature.chunk) as u64;
         let entity = [what, step as u64, r as u64, signature.stage.into(), chunk];
         stream(self.seed, signature.kind.as_str(), &entity)

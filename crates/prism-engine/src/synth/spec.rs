@@ -7,9 +7,14 @@ use super::SynthError;
 
 /// A job whose truth is known: plan, mean durations, and what is random about them.
 ///
-/// `log d = base + worker(r, stage) + position(c, m) + (window(t) + step(t))·load(c) + step-worker(t, r, stage)
-/// + spread(r, stage)·(microbatch(t, r, m)·load(c) + residual)` for compute of signature `c`, and
-/// `log x = base + congestion(t) + draw(instance)` for transfers, the draw shared by the
+/// Compute of signature `c` on replica `r` and its stage in step `t`, microbatch `m`, takes
+///
+/// ```text
+/// log d = base(c) + worker(r, stage) + position(c, m) + (window(t) + step(t))·load(c)
+///       + step-worker(t, r, stage) + spread(r, stage)·(microbatch(t, r, m)·load(c) + residual)
+/// ```
+///
+/// and a transfer `log x = base + congestion(t) + draw(instance)`, the draw shared by the
 /// participants. An effect with s.d. 0 is absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
