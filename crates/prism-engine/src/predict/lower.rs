@@ -392,14 +392,9 @@ impl<'a> Lowering<'a> {
                     if transfer.by_replica { replicas } else { 1 },
                 );
                 let rows = transfer.rows_s.len() / width / (axes.0 * axes.1);
-                let row = match self.now.transfer_row[model][instance] {
-                    Some(row) => row,
-                    None => {
-                        let row = self.program.index(rows as u32, key, Scope::PerReplica);
-                        self.now.transfer_row[model][instance] = Some(row);
-                        row
-                    }
-                };
+                let program = &mut self.program;
+                let row = *self.now.transfer_row[model][instance]
+                    .get_or_insert_with(|| program.index(rows as u32, key, Scope::PerReplica));
                 let own = if transfer.by_instance { instance } else { 0 };
                 let at = |r: usize| ((own * axes.1 + r) * rows * width + member) as u32;
                 let offset = if transfer.by_replica {
