@@ -21,7 +21,15 @@ pub(crate) fn one_factor(covariance: &[f64], n: usize) -> OneFactor {
         let unique = diagonal.iter().map(|d| d - shared).collect();
         return OneFactor { loading: vec![shared.sqrt(); 2], unique };
     }
-    let mut unique: Vec<f64> = diagonal.iter().map(|d| 0.5 * d).collect();
+    // First communalities: each variable's largest correlation with another one.
+    let largest = |i: usize| {
+        let r = |j: usize| {
+            let scale = (diagonal[i] * diagonal[j]).sqrt();
+            if scale > 0.0 { (covariance[i * n + j] / scale).abs() } else { 0.0 }
+        };
+        (0..n).filter(|&j| j != i).map(r).fold(0.0, f64::max).min(1.0)
+    };
+    let mut unique: Vec<f64> = (0..n).map(|i| diagonal[i] * (1.0 - largest(i))).collect();
     let mut loading = vec![0.0; n];
     for _ in 0..500 {
         let (value, vector) = leading_eigen(covariance, &unique, n);
