@@ -150,7 +150,7 @@ def main() -> None:
 
     def numpy_figure() -> float:
         results = [time_numpy(graph, sinks, n, 4) for n in arguments.samples]
-        for n, (ns, mean) in zip(arguments.samples, results):
+        for n, (ns, mean) in zip(arguments.samples, results, strict=True):
             print(f"numpy float32, {n:6} samples   {ns:8.3f} ns/op-sample   mean step {mean:.3f}")
         return min(ns for ns, _ in results)
 
