@@ -137,6 +137,27 @@ fn samples_are_those_that_were_summarised() {
 }
 
 #[test]
+fn csv_holds_the_bits_of_json() {
+    let folder = Folder::with_job();
+    let json = folder.json(&predict("job.csv", &["--json"]));
+    let csv = folder.done(&predict("job.csv", &["--format", "csv"]));
+    let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(|l| l.split(',').collect()).collect();
+    let cell = |row: &[&str], i: usize| row[i].parse::<f64>().ok();
+    let quantiles = json["quantiles"].as_array().unwrap();
+    assert_eq!(rows.iter().filter(|r| r[0] == "quantile").count(), quantiles.len());
+    for (row, q) in rows.iter().zip(quantiles) {
+        assert_eq!(cell(row, 1), q["p"].as_f64());
+        assert_eq!(cell(row, 2), q["value"].as_f64());
+        assert_eq!(cell(row, 4), q["sampling"]["lower"].as_f64());
+        assert_eq!(cell(row, 5), q["sampling"]["upper"].as_f64());
+        assert_eq!(cell(row, 6), q["total"]["lower"].as_f64());
+        assert_eq!(cell(row, 7), q["total"]["upper"].as_f64());
+    }
+    let mean = rows.iter().find(|r| r[0] == "mean").unwrap();
+    assert_eq!(cell(mean, 2), json["mean"]["value"].as_f64());
+}
+
+#[test]
 fn precision_draws_until_the_interval_is_narrow() {
     let folder = Folder::with_job();
     let args = ["predict", "job.csv", "--precision", "0.2%", "--bootstrap", "0", "-q", "--json"];

@@ -104,7 +104,7 @@ impl Folder {
             none if none.is_empty() => none,
             some => format!("--- standard error\n{}", without_paths(&some)),
         };
-        let (typed, stdout) = (typed.join(" "), text(&output.stdout));
+        let (typed, stdout) = (typed.join(" "), rounded(&text(&output.stdout)));
         let code = output.status.code().unwrap_or(-1);
         format!("$ prism {typed}\n{stdout}{errors}--- exit code {code}\n")
     }
@@ -123,4 +123,15 @@ fn without_paths(text: &str) -> String {
         rest = after.split_once('"').map_or("", |(_, after)| after);
     }
     out + rest
+}
+
+/// Text whose CSV fields of many digits are shortened to eight, since the last few differ between
+/// mathematics libraries.
+fn rounded(text: &str) -> String {
+    let short = |field: &str| match field.parse::<f64>() {
+        Ok(value) if field.len() > 10 => format!("{value:.7e}"),
+        _ => field.to_owned(),
+    };
+    let line = |line: &str| line.split(',').map(short).collect::<Vec<_>>().join(",");
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
