@@ -86,7 +86,7 @@ pub struct ComputeModel {
     pub step_worker_sd_log: f64,
     /// S.d. of the microbatch effect (loading 1) in log time.
     pub microbatch_sd_log: f64,
-    /// S.d. of the worker effect over replicas that are not outliers, in log time.
+    /// S.d. of the worker effect over replicas, slow ones included, in log time.
     pub worker_sd_log: f64,
     /// Law of the step factor, for parametric draws.
     pub step_law: Option<LawChoice>,

@@ -259,7 +259,7 @@ pub(super) fn report(
         seed: options.seed,
         confidence: options.confidence,
         mean: around(mean, sd / (n as f64).sqrt(), 0),
-        sd: around(sd, sd_error, 1),
+        sd: not_negative(around(sd, sd_error, 1)),
         quantiles,
         noise_free_s,
         slowdowns,
