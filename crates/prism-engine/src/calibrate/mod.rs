@@ -16,6 +16,7 @@ mod rebuild;
 mod regimes;
 mod repeat;
 mod shrink;
+mod spread;
 mod step_level;
 mod transfers;
 
