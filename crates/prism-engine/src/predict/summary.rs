@@ -185,6 +185,14 @@ fn total(value: f64, sampling: Bounds, reach: Option<(f64, f64)>) -> Option<Boun
     })
 }
 
+/// An estimate of what cannot be negative: symmetric intervals end at 0.
+fn not_negative(mut estimate: Estimate) -> Estimate {
+    for bounds in std::iter::once(&mut estimate.sampling).chain(&mut estimate.total) {
+        bounds.lower = bounds.lower.max(0.0);
+    }
+    estimate
+}
+
 pub(super) fn report(
     samples_s: &[f32],
     noise_free_s: f64,
