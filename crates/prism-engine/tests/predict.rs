@@ -3,12 +3,13 @@
 use prism_engine::calibrate::{CalibrateOptions, Calibrated, Selection, calibrate};
 use prism_engine::predict::{
     Draws, LowerOptions, PredictOptions, Probes, StepGuarantee, guarantee, lower, noise_free_step,
-    predict,
+    predict, timelines,
 };
 use prism_engine::replay::{Builder, Replayed, recorded_step_times};
 use prism_engine::sample::{Isa, RunOptions, Tape};
 use prism_engine::synth::{EffectSpec, SynthSpec};
 use prism_graph::schedule::{Schedule, ScheduleKind};
+use prism_model::DurationModel;
 
 fn spec(stages: u16, microbatches: u32, replicas: u32, steps: u32) -> SynthSpec {
     let mut schedule = Schedule::new(ScheduleKind::OneFOneB, stages, microbatches);
@@ -90,7 +91,7 @@ fn noise_free_step_is_the_exact_evaluation() {
                         job.model.compute.worker_log.get(c * n + r).copied().unwrap_or(0.0);
                     let position = job.model.compute.position_log.get(c * m + k).copied();
                     let log = s.base_log_s + worker + f64::from(position.unwrap_or(0.0));
-                    work[op as usize * n + r] = log.exp();
+                    work[op as usize * n + r] = log.exp() * mean_factor(&job.model, c, r);
                 }
             }
         }
@@ -130,6 +131,25 @@ fn noise_free_step_is_the_exact_evaluation() {
             .step_times(&job.graph);
         assert!((got / exact[0] - 1.0).abs() < 3e-6, "{got} against {}", exact[0]);
     }
+}
+
+/// Mean of `exp(step effects)` times mean of `exp(microbatch and residual effects)`.
+fn mean_factor(model: &DurationModel, c: usize, r: usize) -> f64 {
+    let (n, replicas) = (model.compute.signatures.len(), model.replicas as usize);
+    let steps = model.steps.len();
+    let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let vectors = &model.compute.step_vectors_log;
+    let step = match vectors.is_empty() {
+        true => 1.0,
+        false => {
+            let lane = &vectors[(c * replicas + r) * steps..][..steps];
+            mean(lane.iter().map(|v| f64::from(*v).exp()).collect())
+        }
+    };
+    let spread = model.compute.worker_spread.get(c * replicas + r).copied().unwrap_or(1.0);
+    let spread = (spread * 20.0).round() / 20.0;
+    let rows = model.compute.microbatch_vectors_log.chunks(n);
+    step * mean(rows.map(|row| (f64::from(row[c]) * spread).exp()).collect())
 }
 
 /// Same bits on any number of threads and any instruction set, for both kinds of draws.
@@ -188,7 +208,8 @@ fn consecutive_steps_follow_each_other() {
 fn probes_see_the_parts() {
     let replayed = replayed(&noisy(3, 6, 3, 40), Builder::Reference);
     let job = calibrated(&replayed);
-    let probes = Probes { stage_compute: true, waits: true, compute_finish: true };
+    let probes =
+        Probes { stage_compute: true, waits: true, compute_finish: true, ..Probes::default() };
     let options = LowerOptions { probes, ..LowerOptions::default() };
     let tape = lower(&job.graph, &job.model, &options).unwrap().compile().unwrap();
     let samples =
@@ -243,4 +264,34 @@ fn guarantees_are_labelled() {
         matches!(enough, StepGuarantee::Guaranteed { rank: 99, bound_s, .. } if bound_s == 98.0),
         "{enough:?}"
     );
+}
+
+/// Sampled operations make the sampled step: evaluated again from work and launch delays alone, each
+/// step takes what the kernel said, on both builders, with waiting over replicas and implied
+/// dependencies as they come.
+#[test]
+fn timelines_are_the_steps_they_belong_to() {
+    for builder in [Builder::Reference, Builder::ProgramOrder] {
+        let job = calibrated(&replayed(&noisy(4, 6, 3, 12), builder));
+        let probes = Probes { timeline: true, ..Probes::default() };
+        let options = LowerOptions { probes, ..LowerOptions::default() };
+        let tape = lower(&job.graph, &job.model, &options).unwrap().compile().unwrap();
+        let bare = lower(&job.graph, &job.model, &LowerOptions::default()).unwrap();
+        let run_options = RunOptions { samples: 50, threads: 1, ..RunOptions::default() };
+        let sampled = timelines(&job.graph, &tape, &run_options).unwrap();
+        let expected = run(&bare.compile().unwrap(), 50);
+        let last = sampled.timeline.step_times(&job.graph);
+        let (work, delay) = sampled.split(&job.graph);
+        let again = prism_graph::evaluate(&job.graph, 50, &work, Some(&delay))
+            .unwrap()
+            .step_times(&job.graph);
+        for i in 0..50 {
+            assert_eq!(sampled.step_s[i], f64::from(expected[i]), "probes change no draw");
+            assert_eq!(last[i], sampled.step_s[i]);
+            assert!((again[i] / last[i] - 1.0).abs() < 1e-9, "{} {}", again[i], last[i]);
+        }
+        assert!(work.iter().all(|w| *w >= -1e-6), "work is not negative");
+        let missing = timelines(&job.graph, &bare.compile().unwrap(), &run_options);
+        assert!(matches!(missing, Err(prism_engine::predict::PredictError::NoTimeline)));
+    }
 }

@@ -1,25 +1,32 @@
 //! The distribution of step time, with intervals.
 
+mod adjust;
 mod bootstrap;
+mod damp;
+mod effects;
 mod error;
 mod lower;
 mod options;
 mod sources;
 mod summary;
+mod timelines;
 mod walk;
 
 use prism_graph::StepGraph;
 use prism_model::DurationModel;
 
+pub use adjust::{Adjustments, Burst, Repack, Scope, SpreadOf};
 pub use bootstrap::{Bootstrap, ResampleUnit, bootstrap, resample_units};
+pub use damp::{Damped, Source, damp};
 pub use error::PredictError;
-pub use lower::lower;
+pub use lower::{lower, lower_adjusted};
 pub use options::{Draws, LowerOptions, Probes};
 pub(crate) use sources::entity;
 pub use summary::{
     Bounds, Estimate, Histogram, PredictReport, QuantileEstimate, SlowdownEstimate, StepGuarantee,
     guarantee,
 };
+pub use timelines::{Timelines, timelines};
 pub(crate) use walk::{Durations, wait_name, walk};
 
 use crate::sample::{Isa, RunOptions};
@@ -167,8 +174,8 @@ pub fn report_of(
     summary::report(samples_s, noise_free_s, None, graph, model, options, Vec::new())
 }
 
-/// Step time with all noise removed: every random effect at its centre, persistent worker and
-/// position effects kept, step-level values and launch delays at their means; seconds.
+/// Step time with all noise removed: every operation takes its mean, persistent worker and position
+/// effects are kept; seconds.
 ///
 /// # Errors
 /// [`PredictError`] if the model does not fit the graph.
@@ -177,42 +184,14 @@ pub fn noise_free_step(
     model: &DurationModel,
     options: &PredictOptions,
 ) -> Result<f64, PredictError> {
-    let quiet = quiet(model);
-    let tape = lower(graph, &quiet, &LowerOptions::default())?.compile()?;
+    let quiet = damp(graph, model, |source, _, _| f64::from(u8::from(source == Source::Worker)));
+    // A model without observed vectors has laws alone.
+    let observed = !model.compute.microbatch_vectors_log.is_empty()
+        || !model.compute.step_vectors_log.is_empty();
+    let draws = if observed { Draws::Empirical } else { options.draws };
+    let lowering = LowerOptions { draws, ..LowerOptions::default() };
+    let tape = lower_adjusted(graph, &quiet.model, &lowering, &quiet.adjust)?.compile()?;
     let run = RunOptions { samples: 1, threads: 1, isa: options.isa, ..RunOptions::default() };
     let samples = tape.run(&run)?;
     Ok(samples.get("step").and_then(|o| o.row(0).first()).map_or(f64::NAN, |&v| f64::from(v)))
-}
-
-/// The model with its noise removed.
-fn quiet(model: &DurationModel) -> DurationModel {
-    let mut quiet = model.clone();
-    quiet.compute.step_vectors_log.clear();
-    quiet.compute.microbatch_vectors_log.clear();
-    quiet.compute.worker_spread.clear();
-    quiet.congestion.clear();
-    let replicas = model.replicas as usize;
-    let steps = model.steps.len();
-    let mean = |lane: &[f32]| {
-        (lane.iter().map(|v| f64::from(*v)).sum::<f64>() / lane.len().max(1) as f64) as f32
-    };
-    for vector in quiet.step_work.iter_mut().chain(&mut quiet.launch_delay) {
-        if vector.values_s.len() > replicas {
-            vector.values_s = vector.values_s.chunks(steps).map(mean).collect();
-        }
-    }
-    for dependency in &mut quiet.implied {
-        dependency.lag_s =
-            dependency.lag_s.chunks(steps).flat_map(|l| vec![mean(l); l.len()]).collect();
-    }
-    for transfer in &mut quiet.transfers {
-        let width = transfer.members.len();
-        let cell = transfer.rows_s.len() / transfer.cells(replicas);
-        let means = |rows: &[f32]| -> Vec<f32> {
-            let member = |k| rows.iter().skip(k).step_by(width).copied().collect::<Vec<_>>();
-            (0..width).map(|k| mean(&member(k))).collect()
-        };
-        transfer.rows_s = transfer.rows_s.chunks(cell.max(1)).flat_map(means).collect();
-    }
-    quiet
 }

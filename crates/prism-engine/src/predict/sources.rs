@@ -31,7 +31,14 @@ pub(super) fn member_mean(transfer: &TransferModel, member: usize) -> f32 {
 
 /// Table of `X^power` for a positive X; of X itself for power 1.
 pub(super) fn tabulate(law: &Law, power: f64) -> Result<QuantileTable, PredictError> {
-    let map = |x: f64| if power == 1.0 { x } else { x.max(0.0).powf(power) };
+    tabulate_map(law, |x| if power == 1.0 { x } else { x.max(0.0).powf(power) })
+}
+
+/// Table of a rising function of X.
+pub(super) fn tabulate_map(
+    law: &Law,
+    map: impl Fn(f64) -> f64,
+) -> Result<QuantileTable, PredictError> {
     let table =
         QuantileTable::from_quantiles(|p| map(law.quantile(p)), |q| map(law.quantile_upper(q)))?;
     Ok(table)
