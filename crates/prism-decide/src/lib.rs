@@ -2,3 +2,8 @@
 //!
 //! Everything here takes a step graph with durations on it, recorded or drawn from a duration model,
 //! and knows neither files nor terminals.
+
+pub mod compare;
+pub mod paired;
+pub mod scenario;
+pub mod select;

@@ -126,6 +126,13 @@ fn noise_free_step_is_the_exact_evaluation() {
             (0..n).for_each(|r| delay[v.op as usize * n + r] = mean_of(&v.values_s, r));
         }
         assert!(job.model.implied.is_empty());
+        let means = prism_engine::predict::means(&job.graph, &job.model);
+        for (i, (a, b)) in means.work_s.iter().zip(&work).enumerate() {
+            assert!((a - b).abs() <= 1e-9 * b.abs(), "work {i}: {a} against {b}");
+        }
+        for (a, b) in means.delay_s.iter().zip(&delay) {
+            assert!((a - b).abs() <= 1e-12, "delay {a} against {b}");
+        }
         let exact = prism_graph::evaluate(&job.graph, 1, &work, Some(&delay))
             .unwrap()
             .step_times(&job.graph);

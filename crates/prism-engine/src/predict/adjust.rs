@@ -31,8 +31,8 @@ pub(super) enum Cells {
     All(f32),
     /// One a replica.
     Replicas(Vec<f32>),
-    /// `[r][t]`.
-    Steps(Vec<f32>),
+    /// `[r][t]`, with the number of steps.
+    Steps(Vec<f32>, usize),
 }
 
 impl Cells {
@@ -50,7 +50,7 @@ impl Cells {
         }
         if let (Cells::Replicas(values), Some(steps)) = (&*self, &scope.steps) {
             let spread = values.iter().flat_map(|v| std::iter::repeat_n(*v, steps.len()));
-            *self = Cells::Steps(spread.collect());
+            *self = Cells::Steps(spread.collect(), steps.len());
         }
         match self {
             Cells::All(_) => {}
@@ -59,8 +59,8 @@ impl Cells {
                     *v = change(*v, r);
                 }
             }
-            Cells::Steps(values) => {
-                let steps = values.len() / replicas.max(1);
+            Cells::Steps(values, steps) => {
+                let steps = *steps;
                 for (i, v) in values.iter_mut().enumerate() {
                     let (r, t) = (i / steps, i % steps);
                     let here = scope.steps.as_ref().is_none_or(|s| s[t]);
@@ -68,6 +68,18 @@ impl Cells {
                         *v = change(*v, r);
                     }
                 }
+            }
+        }
+    }
+
+    /// On a replica, over all steps.
+    fn mean(&self, r: usize) -> f64 {
+        match self {
+            Cells::All(v) => f64::from(*v),
+            Cells::Replicas(values) => f64::from(values[r]),
+            Cells::Steps(values, steps) => {
+                let lane = &values[r * steps..(r + 1) * steps];
+                lane.iter().map(|v| f64::from(*v)).sum::<f64>() / lane.len().max(1) as f64
             }
         }
     }
@@ -215,6 +227,24 @@ impl Adjustments {
         for (i, f) in factors.iter_mut().enumerate() {
             *f *= k(i / replicas, i % replicas);
         }
+    }
+
+    /// Multiplies effects by those of other adjustments.
+    pub fn multiply_spread(&mut self, other: &Adjustments) {
+        for (of, factors) in &other.spread {
+            let own = self.spread.entry(*of).or_insert_with(|| vec![1.0; factors.len()]);
+            own.iter_mut().zip(factors).for_each(|(a, b)| *a *= b);
+        }
+    }
+
+    /// Mean work of an operation with its changes, by replica, given that without them; seconds.
+    ///
+    /// Congestion regimes are not counted. A change that holds in some observed steps only counts
+    /// with their share.
+    pub fn mean_work(&self, op: OpId, unchanged_s: &[f64]) -> Vec<f64> {
+        let Some(affine) = self.work.get(&op) else { return unchanged_s.to_vec() };
+        let at = |r: usize, v: f64| v * affine.factor.mean(r) + affine.offset.mean(r);
+        unchanged_s.iter().enumerate().map(|(r, v)| at(r, *v)).collect()
     }
 
     /// Factor on an effect of a signature and replica.

@@ -132,6 +132,38 @@ fn correlated(pairs: &[(f64, f64)]) -> bool {
     xx > 0.0 && yy > 0.0 && xy / (xx * yy).sqrt() * n.sqrt() > 1.645
 }
 
+/// Models that other recorded steps could have given: each estimated on resampled steps.
+#[derive(Clone, Debug)]
+pub struct Repetitions<'a> {
+    model: &'a DurationModel,
+    seed: u64,
+    /// What is resampled.
+    pub unit: ResampleUnit,
+    units: resample::Windows,
+    resampler: Resampler,
+}
+
+impl<'a> Repetitions<'a> {
+    /// Prepares the resampling of a model's steps.
+    pub fn new(model: &'a DurationModel, seed: u64) -> Repetitions<'a> {
+        let (unit, labels) = resample_units(model);
+        let units = resample::Windows::from_labels(&labels);
+        Repetitions { model, seed, unit, units, resampler: Resampler::new(model) }
+    }
+
+    /// Independent units there are.
+    pub fn units(&self) -> usize {
+        self.units.len()
+    }
+
+    /// The model of one repetition.
+    pub fn model(&self, repetition: usize) -> DurationModel {
+        let rows = self.units.bootstrap(self.seed, repetition as u64);
+        let windows = relabel(&rows, &self.model.windows);
+        self.resampler.repeat(&rows, &windows)
+    }
+}
+
 /// Re-estimates the model on resampled steps `repetitions` times and applies `statistics` to the
 /// sorted step times of each, in seconds. All repetitions use the same random numbers, so that they
 /// differ by calibration only.
@@ -146,15 +178,11 @@ pub fn bootstrap(
     repetitions: usize,
     statistics: impl Fn(&[f64]) -> Vec<f64> + Sync,
 ) -> Result<Bootstrap, PredictError> {
-    let (unit, labels) = resample_units(model);
-    let units = resample::Windows::from_labels(&labels);
-    let resampler = Resampler::new(model);
+    let fresh = Repetitions::new(model, run.seed);
     // A repetition has other numbers in the same program: one is compiled, the others are bound.
     let compiled = lower(graph, model, options)?.compile()?;
     let one = |tape: &mut Tape, repetition: usize| -> Result<Vec<f64>, PredictError> {
-        let rows = units.bootstrap(run.seed, repetition as u64);
-        let windows = relabel(&rows, &model.windows);
-        let fresh = resampler.repeat(&rows, &windows);
+        let fresh = fresh.model(repetition);
         if !tape.rebind(lower(graph, &fresh, options)?)? {
             *tape = lower(graph, &fresh, options)?.compile()?;
         }
@@ -174,7 +202,7 @@ pub fn bootstrap(
     } else {
         (0..repetitions).into_par_iter().map_init(|| compiled.clone(), one).collect()
     };
-    Ok(Bootstrap { unit, units: units.len(), statistics: all? })
+    Ok(Bootstrap { unit: fresh.unit, units: fresh.units(), statistics: all? })
 }
 
 /// Window labels of resampled rows, numbered in order of appearance; rows are kept in order.

@@ -6,6 +6,7 @@ mod damp;
 mod effects;
 mod error;
 mod lower;
+mod means;
 mod options;
 mod sources;
 mod summary;
@@ -16,15 +17,16 @@ use prism_graph::StepGraph;
 use prism_model::DurationModel;
 
 pub use adjust::{Adjustments, Burst, Repack, Scope, SpreadOf};
-pub use bootstrap::{Bootstrap, ResampleUnit, bootstrap, resample_units};
+pub use bootstrap::{Bootstrap, Repetitions, ResampleUnit, bootstrap, resample_units};
 pub use damp::{Damped, Source, damp};
 pub use error::PredictError;
 pub use lower::{lower, lower_adjusted};
+pub use means::{Means, means};
 pub use options::{Draws, LowerOptions, Probes};
 pub(crate) use sources::entity;
 pub use summary::{
     Bounds, Estimate, Histogram, PredictReport, QuantileEstimate, SlowdownEstimate, StepGuarantee,
-    guarantee,
+    guarantee, with_calibration,
 };
 pub use timelines::{Timelines, timelines};
 pub(crate) use walk::{Durations, wait_name, walk};

@@ -44,6 +44,18 @@ pub(super) fn tabulate_map(
     Ok(table)
 }
 
+/// A replica's factor on the effects inside a step, rounded to 5 %.
+pub(super) fn rounded_spread(spread: f64) -> f64 {
+    (spread * 20.0).round() / 20.0
+}
+
+/// Mean of `X^power` of a positive X, by 4,096 equally likely values.
+pub(super) fn mean_power(law: &Law, power: f64) -> f64 {
+    const POINTS: usize = 4_096;
+    let at = |i: usize| law.quantile((i as f64 + 0.5) / POINTS as f64).max(0.0).powf(power);
+    (0..POINTS).map(at).sum::<f64>() / POINTS as f64
+}
+
 /// Where each operation's work comes from; every recorded operation must have one place.
 pub(super) fn assign_work(
     graph: &StepGraph,

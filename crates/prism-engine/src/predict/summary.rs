@@ -177,12 +177,16 @@ pub(super) fn relative_half_width(samples_s: &[f32], confidence: f64) -> Result<
 
 /// Adds calibration error, which reaches so far below and above, to a sampling interval: in
 /// quadrature.
-fn total(value: f64, sampling: Bounds, reach: Option<(f64, f64)>) -> Option<Bounds> {
-    let (below, above) = reach?;
-    Some(Bounds {
+pub fn with_calibration(value: f64, sampling: Bounds, below: f64, above: f64) -> Bounds {
+    Bounds {
         lower: value - (value - sampling.lower).hypot(below),
         upper: value + (sampling.upper - value).hypot(above),
-    })
+    }
+}
+
+fn total(value: f64, sampling: Bounds, reach: Option<(f64, f64)>) -> Option<Bounds> {
+    let (below, above) = reach?;
+    Some(with_calibration(value, sampling, below, above))
 }
 
 /// An estimate of what cannot be negative: symmetric intervals end at 0.

@@ -88,13 +88,13 @@ impl Lowering<'_> {
         match (cells, self.now.row) {
             (Cells::All(value), _) => self.program.constant(*value),
             (Cells::Replicas(values), _) => self.program.replica_constant(values.clone()),
-            (Cells::Steps(values), Some(row)) => {
+            (Cells::Steps(values, _), Some(row)) => {
                 let pool = self.program.pool(values.clone());
                 let offset = self.row_offsets();
                 self.program.gather(pool, row, 1, offset)
             }
             // A step always has a row.
-            (Cells::Steps(_), None) => self.program.constant(1.0),
+            (Cells::Steps(..), None) => self.program.constant(1.0),
         }
     }
 

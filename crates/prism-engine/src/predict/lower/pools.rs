@@ -1,13 +1,13 @@
 //! Pools of observed values and tables of laws.
 
 use prism_model::{LawChoice, StepVector};
-use prism_stats::{Distribution, Law};
+use prism_stats::Law;
 
 use super::super::PredictError;
 use super::super::adjust::SpreadOf;
 use super::super::effects::{log_mean_exp, microbatch_part, step_parts};
 use super::super::options::Draws;
-use super::super::sources::{member_mean, tabulate, tabulate_map};
+use super::super::sources::{mean_power, member_mean, rounded_spread, tabulate, tabulate_map};
 use super::Lowering;
 use crate::sample::{Key, Offset, PoolId, Scope, TableId, Value};
 
@@ -168,7 +168,7 @@ impl Lowering<'_> {
     /// Factor on the effects inside a step of a replica, rounded to 5 %.
     pub(super) fn spread(&self, c: usize, r: usize) -> f64 {
         let spread = self.model.compute.worker_spread.get(c * self.replicas() + r);
-        (spread.copied().unwrap_or(1.0) * 20.0).round() / 20.0
+        rounded_spread(spread.copied().unwrap_or(1.0))
     }
 
     fn vector_pools(&mut self, vectors: &[StepVector]) -> Vec<Option<PoolId>> {
@@ -281,11 +281,4 @@ enum Part {
     Both,
     Microbatch,
     Residual,
-}
-
-/// Mean of `X^power` of a positive X, by 4,096 equally likely values.
-fn mean_power(law: &Law, power: f64) -> f64 {
-    const POINTS: usize = 4_096;
-    let at = |i: usize| law.quantile((i as f64 + 0.5) / POINTS as f64).max(0.0).powf(power);
-    (0..POINTS).map(at).sum::<f64>() / POINTS as f64
 }
