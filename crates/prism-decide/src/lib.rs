@@ -2,3 +2,9 @@
 //!
 //! Everything here takes a step graph with durations on it, recorded or drawn from a duration model,
 //! and knows neither files nor terminals.
+//!
+//! | module | from | to |
+//! |---|---|---|
+//! | [`critical`] | an evaluated step | its critical path, and everything else's slack |
+
+pub mod critical;
