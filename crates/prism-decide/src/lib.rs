@@ -6,5 +6,7 @@
 //! | module | from | to |
 //! |---|---|---|
 //! | [`critical`] | an evaluated step | its critical path, and everything else's slack |
+//! | [`reference`] | a replayed trace | the published what-if analysis, and that of any operations |
 
 pub mod critical;
+pub mod reference;
