@@ -304,9 +304,9 @@ fn repeat(
         let model = fresh.model(k);
         let again = Job { model: &model, ..*job };
         tapes.resize(scenarios.len() + 1, None);
-        let mut statistics = |slot: &mut Option<Tape>,
-                              model: &DurationModel,
-                              adjust: &Adjustments|
+        let statistics = |slot: &mut Option<Tape>,
+                          model: &DurationModel,
+                          adjust: &Adjustments|
          -> Result<Vec<f64>, CompareError> {
             let program = lower_adjusted(job.graph, model, &lowering, adjust)?;
             let tape = bound(slot, program)?;

@@ -2,8 +2,17 @@
 //!
 //! Everything here takes a step graph with durations on it, recorded or drawn from a duration model,
 //! and knows neither files nor terminals.
+//!
+//! | module | from | to |
+//! |---|---|---|
+//! | [`critical`] | an evaluated step | its critical path, and everything else's slack |
+//! | [`reference`] | a replayed trace | the published what-if analysis, and that of any operations |
+//! | [`scenario`] | a job and edits | the job, changed |
+//! | [`compare`] | a job and scenarios | how the distribution of step time changes, with paired intervals |
 
 pub mod compare;
+pub mod critical;
 pub mod paired;
+pub mod reference;
 pub mod scenario;
 pub mod select;

@@ -45,6 +45,11 @@ impl Timeline {
         self.samples
     }
 
+    /// Operations of the graph that was evaluated.
+    pub fn ops(&self) -> usize {
+        self.start.len().checked_div(self.samples).unwrap_or(0)
+    }
+
     /// The latest end of the graph's sinks over the replicas, one a step; seconds.
     pub fn step_times(&self, graph: &StepGraph) -> Vec<f64> {
         let mut last = vec![0.0; self.samples];

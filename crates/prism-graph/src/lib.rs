@@ -18,6 +18,7 @@ mod program_order;
 mod reference;
 pub mod schedule;
 mod step_graph;
+mod step_times;
 mod synth;
 mod trace_step;
 
@@ -29,4 +30,5 @@ pub use observed::Observed;
 pub use program_order::build_program_order;
 pub use reference::build_reference;
 pub use step_graph::{Event, Group, GroupId, Op, OpId, ReplicaSync, StepGraph};
+pub use step_times::{ArrayDurations, Durations, StepTimes, step_times, steps_per_block};
 pub use synth::to_op_table;

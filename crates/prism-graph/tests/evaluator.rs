@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use prism_graph::{
-    GraphError, Op, OpId, ReplicaSync, StepGraph, StepGraphBuilder, Timeline, evaluate,
+    ArrayDurations, GraphError, Op, OpId, ReplicaSync, StepGraph, StepGraphBuilder, StepTimes,
+    Timeline, evaluate, step_times,
 };
 use prism_model::OpKind;
 use rand::seq::SliceRandom;
@@ -182,6 +183,30 @@ fn compare(graph: &StepGraph, timeline: &Timeline, naive: &Naive, step: usize) {
 }
 
 #[test]
+fn step_times_alone_have_the_bits_of_the_timeline() {
+    let mut rng = ChaCha8Rng::seed_from_u64(11);
+    for _ in 0..200 {
+        let graph = random_graph(&mut rng);
+        let (replicas, steps) = (graph.replicas() as usize, rng.random_range(1..70));
+        let size = graph.ops().len() * steps * replicas;
+        // Clock errors make recorded work and delays negative.
+        let work: Vec<f64> = (0..size).map(|_| rng.random_range(-0.1..2.0)).collect();
+        let delay: Vec<f64> = (0..size).map(|_| rng.random_range(-0.1..0.5)).collect();
+        for delay in [None, Some(delay.as_slice())] {
+            let expected = evaluate(&graph, steps, &work, delay).unwrap().step_times(&graph);
+            let durations = ArrayDurations::new(&graph, steps, &work, delay).unwrap();
+            assert_eq!(step_times(&graph, steps, &durations), expected);
+            let mut evaluator = StepTimes::new(&graph);
+            let mut pieces = Vec::new();
+            let cut = rng.random_range(0..=steps);
+            evaluator.append(0..cut, &durations, &mut pieces);
+            evaluator.append(cut..steps, &durations, &mut pieces);
+            assert_eq!(pieces, expected);
+        }
+    }
+}
+
+#[test]
 fn arrays_of_the_wrong_length_are_refused() {
     let graph = random_graph(&mut ChaCha8Rng::seed_from_u64(1));
     let right = graph.ops().len() * 2 * graph.replicas() as usize;
@@ -189,4 +214,7 @@ fn arrays_of_the_wrong_length_are_refused() {
     assert_eq!(error, GraphError::Shape { what: "work", got: right - 1, expected: right });
     let error = evaluate(&graph, 2, &vec![0.0; right], Some(&[])).unwrap_err();
     assert_eq!(error, GraphError::Shape { what: "launch_delay", got: 0, expected: right });
+    let work = vec![0.0; right + 1];
+    let error = ArrayDurations::new(&graph, 2, &work, None).unwrap_err();
+    assert_eq!(error, GraphError::Shape { what: "work", got: right + 1, expected: right });
 }

@@ -1,5 +1,7 @@
 //! A columnar table of observed operations.
 
+use std::collections::BTreeMap;
+
 use prism_model::OpKind;
 use serde::{Deserialize, Serialize};
 
@@ -157,6 +159,19 @@ impl OpTable {
         steps.sort_unstable();
         steps.dedup();
         steps
+    }
+
+    /// Global ranks by (replica, stage).
+    pub fn ranks(&self) -> BTreeMap<(u32, u16), u32> {
+        let mut ranks = BTreeMap::new();
+        let mut last = None;
+        for ((&dp, &stage), &rank) in self.dp.iter().zip(&self.stage).zip(&self.rank) {
+            if last != Some((dp, stage)) {
+                last = Some((dp, stage));
+                ranks.entry((dp, stage)).or_insert(rank);
+            }
+        }
+        ranks
     }
 
     /// The rows of the steps for which `keep` is true.

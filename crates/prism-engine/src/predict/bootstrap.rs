@@ -140,7 +140,7 @@ pub struct Repetitions<'a> {
     /// What is resampled.
     pub unit: ResampleUnit,
     units: resample::Windows,
-    resampler: Resampler,
+    resampler: Resampler<'a>,
 }
 
 impl<'a> Repetitions<'a> {

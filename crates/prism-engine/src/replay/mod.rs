@@ -9,15 +9,17 @@
 
 mod choose;
 mod ideal;
+mod mixed;
 mod report;
 mod split;
 
 pub use choose::{Choice, Replayed, choose_builder};
 pub use ideal::{Ideal, replace};
+pub use mixed::MixedWork;
 pub use report::{Builder, ReplayComparison, ReplayError, ReplayReport, StepReplay};
 pub use split::{CLAMP_S, Split, recorded_step_times};
 
-use prism_graph::{GraphError, StepGraph, evaluate};
+use prism_graph::{ArrayDurations, GraphError, StepGraph, step_times};
 
 /// Step times of the graph with the given work and launch delays, seconds, one a step.
 ///
@@ -31,5 +33,5 @@ pub fn simulate(
     work: &[f64],
     launch_delay: Option<&[f64]>,
 ) -> Result<Vec<f64>, GraphError> {
-    Ok(evaluate(graph, steps, work, launch_delay)?.step_times(graph))
+    Ok(step_times(graph, steps, &ArrayDurations::new(graph, steps, work, launch_delay)?))
 }

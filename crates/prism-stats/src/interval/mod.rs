@@ -6,6 +6,7 @@
 mod mean;
 mod proportion;
 mod quantile;
+mod ratio;
 mod tolerance;
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ pub use quantile::{
     OrderBound, QuantileInterval, Ranks, quantile_interval, quantile_interval_pairs,
     quantile_ranks, quantile_ranks_pairs,
 };
+pub use ratio::ratio_interval;
 pub use tolerance::{Tolerance, tolerance_upper};
 
 use crate::error::{Result, StatsError, check_open_unit};

@@ -217,3 +217,41 @@ fn the_band_covers_the_whole_distribution_function() {
     assert_eq!(dkw_half_width(1, 0.999).unwrap(), 1.0);
     assert!(dkw_half_width(0, 0.9).is_err());
 }
+
+#[test]
+fn a_ratio_of_equal_denominators_is_a_scaled_mean() {
+    let values = [2.0, 2.5, 1.9, 3.1, 2.2];
+    let mean = mean_interval(&values, 0.9).unwrap();
+    let ratio = ratio_interval(&values, &[4.0; 5], 0.9).unwrap();
+    close(ratio.lower, mean.lower / 4.0, 1e-14);
+    close(ratio.upper, mean.upper / 4.0, 1e-14);
+    let mut equal = ratio_interval(&values, &values, 0.9).unwrap();
+    assert!(equal.contains(1.0) && equal.upper - equal.lower < 1e-14);
+    equal.lower = 2.0;
+    assert!(!equal.contains(1.0));
+    assert!(ratio_interval(&[1.0, 2.0], &[1.0], 0.9).is_err());
+    assert!(ratio_interval(&[1.0, 2.0], &[1.0, -1.0], 0.9).is_err());
+    assert!(ratio_interval(&[1.0, 2.0], &[0.0, 1.0], 0.9).is_err());
+    assert!(ratio_interval(&[1.0], &[1.0], 0.9).is_err());
+    assert!(ratio_interval(&[1.0, f64::NAN], &[1.0, 1.0], 0.9).is_err());
+}
+
+#[test]
+fn intervals_of_ratios_cover_at_the_confidence_asked_for() {
+    // Correlated pairs: denominators 1 + 0.1 z, numerators 2 denominators + 0.2 w.
+    let truth = 2.0;
+    let mut rng = stream(5, "ratio-coverage", &[]);
+    let normal = |rng: &mut dyn Rng| crate::htest::normal_quantile(rng.random_range(1e-12..1.0));
+    let trials = 4000_u32;
+    let covered = (0..trials)
+        .filter(|_| {
+            let bottom: Vec<f64> = (0..20).map(|_| 1.0 + 0.1 * normal(&mut rng)).collect();
+            let top: Vec<f64> = bottom.iter().map(|b| 2.0 * b + 0.2 * normal(&mut rng)).collect();
+            ratio_interval(&top, &bottom, 0.9).unwrap().contains(truth)
+        })
+        .count();
+    let share = covered as f64 / f64::from(trials);
+    // Three standard errors of the share, and half a percent for a jackknife of 20 values.
+    let tolerance = 3.0 * (0.9 * 0.1 / f64::from(trials)).sqrt() + 0.005;
+    close(share, 0.9, tolerance);
+}
