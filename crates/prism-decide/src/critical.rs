@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use prism_engine::replay::CLAMP_S;
 use prism_graph::{Event, GraphError, Group, GroupId, OpId, ReplicaSync, StepGraph, Timeline};
 use prism_model::OpKind;
 use serde::{Deserialize, Serialize};
@@ -254,12 +255,22 @@ impl<'a> View<'a> {
     /// When the launch of `op` begins, and the dependency that ends then: the last one, or none
     /// where all end before the step's start.
     fn launched(&self, op: OpId, replica: u32) -> (f64, Option<OpId>) {
-        let deps = self.graph.deps(op).iter();
-        let last = latest(deps.map(|&dep| (self.end(dep, replica), dep, replica)));
+        let ends = || {
+            let deps = self.graph.deps(op).iter();
+            deps.map(|&dep| (self.end(dep, replica), dep, replica))
+        };
+        let bind = |&(end, ..): &(f64, OpId, u32)| self.binds(end, op, replica);
+        let last = latest(ends().filter(bind)).or_else(|| latest(ends()));
         match last.filter(|&(end, ..)| end >= 0.0) {
             Some((end, dep, _)) => (end, Some(dep)),
             None => (0.0, None),
         }
+    }
+
+    /// Whether an operation that was ready when it was can have waited for something that ended at
+    /// `end_s`, clock errors aside. A dependency found in the data holds on some replicas only.
+    fn binds(&self, end_s: f64, op: OpId, replica: u32) -> bool {
+        end_s <= self.ready(op, replica) + CLAMP_S
     }
 
     /// Slack of readiness of a group's members, from that of their ends.
@@ -291,6 +302,9 @@ impl<'a> View<'a> {
             }
             let (launched, _) = self.launched(op, replica);
             for &dep in self.graph.deps(op) {
+                if !self.binds(self.end(dep, replica), op, replica) {
+                    continue;
+                }
                 let allowed = slack.ready[at] + (launched - self.end(dep, replica));
                 let end = &mut slack.end[self.at(dep, replica)];
                 *end = end.min(allowed);
