@@ -17,6 +17,7 @@ mod replay;
 mod style;
 mod synth;
 mod validate;
+mod whatif_reference;
 
 pub use blocks::{bars, sparkline};
 pub use calibrate::{calibrate_csv, calibrate_document};
@@ -30,3 +31,4 @@ pub use replay::{REPLAY_SCHEMA, ReplayOutput};
 pub use style::{Style, Tone};
 pub use synth::{SYNTH_SCHEMA, SynthOutput};
 pub use validate::ValidateOutput;
+pub use whatif_reference::{WHATIF_REFERENCE_SCHEMA, WhatifReferenceOutput};

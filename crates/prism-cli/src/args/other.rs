@@ -24,6 +24,8 @@ pub(crate) enum SchemaName {
     Validate,
     /// `prism synth --json`
     Synth,
+    /// `prism whatif --json`
+    WhatifReference,
 }
 
 /// Print a completion script for a shell
