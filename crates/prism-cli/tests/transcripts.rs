@@ -117,6 +117,18 @@ fn whatif() {
 }
 
 #[test]
+fn trace() {
+    let folder = Folder::with_job();
+    snapshot!(
+        "trace",
+        folder,
+        ["trace", "job.csv", "-o", "step.json.gz"],
+        ["trace", "job.csv", "--ideal", "-o", "ideal.json", "--format", "csv"],
+        ["trace", "job.csv", "--step", "61", "-o", "step.json"]
+    );
+}
+
+#[test]
 fn files_that_are_not_what_they_should_be() {
     let folder = Folder::with_job();
     folder.write("prose.txt", "once upon a time\nthere was a trace\n");
@@ -199,6 +211,7 @@ fn help() {
         ["predict", "-h"],
         ["validate", "-h"],
         ["synth", "-h"],
-        ["whatif", "-h"]
+        ["whatif", "-h"],
+        ["trace", "-h"]
     );
 }

@@ -14,6 +14,23 @@ pub struct Timeline {
 }
 
 impl Timeline {
+    /// Times that are known otherwise, such as recorded ones, as flat
+    /// `[operation][step][replica]` arrays, seconds since the step's start.
+    ///
+    /// # Errors
+    /// [`GraphError::Shape`] if an array has the wrong length.
+    pub fn new(
+        graph: &StepGraph,
+        steps: usize,
+        start: Vec<f64>,
+        end: Vec<f64>,
+    ) -> Result<Timeline, GraphError> {
+        let samples = steps.saturating_mul(graph.replicas() as usize);
+        check_shape("start", &start, graph, samples)?;
+        check_shape("end", &end, graph, samples)?;
+        Ok(Timeline { samples, start, end })
+    }
+
     /// Ready times of `op`, seconds since the step's start, one a sample.
     pub fn start(&self, op: OpId) -> &[f64] {
         lane(&self.start, op, self.samples)

@@ -5,6 +5,7 @@ mod other;
 mod predict;
 mod replay;
 mod synth;
+mod trace;
 mod validate;
 mod values;
 mod whatif;
@@ -18,6 +19,7 @@ pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 pub(crate) use predict::{DrawsArg, IsaArg, ModelArg, OverArg, PredictArgs};
 pub(crate) use replay::ReplayArgs;
 pub(crate) use synth::{DurationArg, EffectArg, Plan, SynthArgs};
+pub(crate) use trace::TimelineArgs;
 pub(crate) use validate::ValidateArgs;
 pub(crate) use values::{Guarantee, Requirement, Statistic};
 pub(crate) use whatif::WhatifArgs;
@@ -54,6 +56,8 @@ pub(crate) enum Command {
     Synth(SynthArgs),
     /// Say what the recorded steps would have taken had operations not varied
     Whatif(WhatifArgs),
+    /// Write one step as a timeline for Perfetto, in the names of PyTorch's profiler
+    Trace(TimelineArgs),
     /// Print the JSON schema of an output
     Schema(SchemaArgs),
     /// Print a completion script for a shell
@@ -70,6 +74,7 @@ impl Command {
             Command::Calibrate(args) => is_stdout(&args.output),
             Command::Predict(args) => is_stdout(&args.output),
             Command::Synth(args) => args.output == Path::new("-"),
+            Command::Trace(args) => args.output == Path::new("-"),
             Command::Whatif(args) => is_stdout(&args.heatmap),
             Command::Replay(_)
             | Command::Validate(_)

@@ -24,6 +24,8 @@ pub(crate) enum SchemaName {
     Validate,
     /// `prism synth --json`
     Synth,
+    /// `prism trace --json`
+    Timeline,
     /// `prism whatif --json`
     WhatifReference,
 }

@@ -3,7 +3,8 @@
 use clap::CommandFactory;
 use prism_engine::profile::Profile;
 use prism_report::{
-    PredictOutput, ReplayOutput, SynthOutput, ValidateOutput, WhatifReferenceOutput, schema_text,
+    PredictOutput, ReplayOutput, SynthOutput, TimelineOutput, ValidateOutput,
+    WhatifReferenceOutput, schema_text,
 };
 
 use crate::args::{Cli, CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
@@ -18,6 +19,7 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::Predict => schema_text::<PredictOutput>(),
         SchemaName::Validate => schema_text::<ValidateOutput>(),
         SchemaName::Synth => schema_text::<SynthOutput>(),
+        SchemaName::Timeline => schema_text::<TimelineOutput>(),
         SchemaName::WhatifReference => schema_text::<WhatifReferenceOutput>(),
     }?;
     context.printer.result(&text)?;

@@ -5,6 +5,7 @@ mod calibrate;
 mod predict;
 mod replay;
 mod synth;
+mod trace;
 mod validate;
 mod whatif;
 
@@ -21,6 +22,7 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
         Command::Validate(args) => validate::run(args, context),
         Command::Synth(args) => synth::run(args, context),
         Command::Whatif(args) => whatif::run(args, context),
+        Command::Trace(args) => trace::run(args, context),
         Command::Schema(args) => about::schema(args, context),
         Command::Completions(args) => about::completions(args, context),
         Command::Man(args) => about::man(args, context),
