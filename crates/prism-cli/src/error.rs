@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io;
 
+use prism_decide::reference::ReferenceError;
 use prism_engine::calibrate::CalibrateError;
 use prism_engine::predict::PredictError;
 use prism_engine::profile::ProfileError;
@@ -41,6 +42,9 @@ pub(crate) enum CliError {
     /// A trace that makes no graph.
     #[error("`{file}` does not make a step graph")]
     Graph { file: String, source: GraphError },
+    /// A trace without a what-if analysis.
+    #[error("`{file}` cannot be analysed")]
+    Reference { file: String, source: ReferenceError },
     /// A trace that makes no model.
     #[error("`{file}` cannot be calibrated")]
     Calibrate { file: String, source: CalibrateError },
@@ -71,6 +75,7 @@ impl CliError {
             CliError::Usage { hint, .. } => return Some(hint.clone()),
             CliError::Io(e) => e.hint(),
             CliError::Graph { source, .. } => source.hint(),
+            CliError::Reference { source, .. } => source.hint(),
             CliError::Calibrate { source, .. } => source.hint(),
             CliError::Profile { source, .. } => source.hint(),
             CliError::Predict { source, .. } => match source {

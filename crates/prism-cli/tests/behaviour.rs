@@ -283,12 +283,14 @@ fn assert_keys(schema: &Value, output: &Value) {
 fn committed_schemas_are_those_of_the_outputs() {
     let folder = Folder::with_job();
     let synth = ["synth", "--plan", "microbatches=2", "--steps", "3", "-o", "x.csv", "--json"];
-    let outputs: [(&str, &[&str]); 5] = [
+    let outputs: [(&str, &[&str]); 7] = [
         ("replay", &["replay", "job.csv", "--json"]),
         ("profile", &["calibrate", "job.csv", "--json"]),
         ("predict", &["predict", "job.csv", "--json", "--bootstrap", "0"]),
         ("validate", &["validate", "job.csv", "--json", "--splits", "2", "--samples", "200"]),
         ("synth", &synth),
+        ("timeline", &["trace", "job.csv", "--json", "-o", "timeline.json"]),
+        ("whatif-reference", &["whatif", "job.csv", "--json"]),
     ];
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
     for (name, args) in outputs {

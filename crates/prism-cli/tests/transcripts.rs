@@ -105,6 +105,30 @@ fn synth() {
 }
 
 #[test]
+fn whatif() {
+    let folder = Folder::with_job();
+    snapshot!(
+        "whatif",
+        folder,
+        ["whatif", "job.csv"],
+        ["whatif", "job.csv", "--format", "csv", "-q"],
+        ["whatif", "job.csv", "--heatmap", "-", "-qq"]
+    );
+}
+
+#[test]
+fn trace() {
+    let folder = Folder::with_job();
+    snapshot!(
+        "trace",
+        folder,
+        ["trace", "job.csv", "-o", "step.json.gz"],
+        ["trace", "job.csv", "--ideal", "-o", "ideal.json", "--format", "csv"],
+        ["trace", "job.csv", "--step", "61", "-o", "step.json"]
+    );
+}
+
+#[test]
 fn files_that_are_not_what_they_should_be() {
     let folder = Folder::with_job();
     folder.write("prose.txt", "once upon a time\nthere was a trace\n");
@@ -170,6 +194,7 @@ fn what_cannot_be_asked() {
             "-o",
             "x"
         ],
+        ["whatif", "job.csv", "--json", "--heatmap", "-"],
         ["man", "sing"]
     );
 }
@@ -185,6 +210,8 @@ fn help() {
         ["calibrate", "-h"],
         ["predict", "-h"],
         ["validate", "-h"],
-        ["synth", "-h"]
+        ["synth", "-h"],
+        ["whatif", "-h"],
+        ["trace", "-h"]
     );
 }

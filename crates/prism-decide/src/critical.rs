@@ -181,7 +181,7 @@ pub fn slack(graph: &StepGraph, timeline: &Timeline, step: usize) -> Result<Slac
 }
 
 /// One step of a timeline.
-struct View<'a> {
+pub(crate) struct View<'a> {
     graph: &'a StepGraph,
     timeline: &'a Timeline,
     /// Of the step's replica 0.
@@ -190,7 +190,7 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn new(
+    pub(crate) fn new(
         graph: &'a StepGraph,
         timeline: &'a Timeline,
         step: usize,
@@ -212,15 +212,15 @@ impl<'a> View<'a> {
         op.0 as usize * self.replicas as usize + replica as usize
     }
 
-    fn ready(&self, op: OpId, replica: u32) -> f64 {
+    pub(crate) fn ready(&self, op: OpId, replica: u32) -> f64 {
         self.timeline.start(op)[self.sample + replica as usize]
     }
 
-    fn end(&self, op: OpId, replica: u32) -> f64 {
+    pub(crate) fn end(&self, op: OpId, replica: u32) -> f64 {
         self.timeline.end(op)[self.sample + replica as usize]
     }
 
-    fn group(&self, op: OpId) -> Option<&'a Group> {
+    pub(crate) fn group(&self, op: OpId) -> Option<&'a Group> {
         self.graph.group_of(op).map(|id| &self.graph.groups()[id.0 as usize])
     }
 
@@ -244,7 +244,7 @@ impl<'a> View<'a> {
     }
 
     /// The member of `op`'s group that is ready last: when, which, on which replica.
-    fn latest_member(&self, group: &Group, op: OpId, replica: u32) -> (f64, OpId, u32) {
+    pub(crate) fn latest_member(&self, group: &Group, op: OpId, replica: u32) -> (f64, OpId, u32) {
         let own = (self.ready(op, replica), op, replica);
         let others = self.waits_for(group, replica).flat_map(|r| {
             group.members.iter().map(move |&member| (self.ready(member, r), member, r))
@@ -254,7 +254,7 @@ impl<'a> View<'a> {
 
     /// When the launch of `op` begins, and the dependency that ends then: the last one, or none
     /// where all end before the step's start.
-    fn launched(&self, op: OpId, replica: u32) -> (f64, Option<OpId>) {
+    pub(crate) fn launched(&self, op: OpId, replica: u32) -> (f64, Option<OpId>) {
         let ends = || {
             let deps = self.graph.deps(op).iter();
             deps.map(|&dep| (self.end(dep, replica), dep, replica))

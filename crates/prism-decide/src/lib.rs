@@ -10,6 +10,7 @@
 //! | [`explain`] | a job | where its time and the tail come from |
 //! | [`scenario`] | a job and edits | the job, changed |
 //! | [`compare`] | a job and scenarios | how the distribution of step time changes, with paired intervals |
+//! | [`timeline`] | an evaluated or recorded step | each operation's work, waiting and launch delay |
 
 pub mod compare;
 pub mod critical;
@@ -18,3 +19,4 @@ pub mod paired;
 pub mod reference;
 pub mod scenario;
 pub mod select;
+pub mod timeline;

@@ -14,17 +14,18 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// A timeline from flat `[operation][sample]` arrays of ready times and ends, seconds since the
-    /// step's start.
+    /// Times that are known otherwise, such as recorded ones, as flat
+    /// `[operation][step][replica]` arrays, seconds since the step's start.
     ///
     /// # Errors
     /// [`GraphError::Shape`] if an array has the wrong length.
-    pub fn from_parts(
+    pub fn new(
         graph: &StepGraph,
-        samples: usize,
+        steps: usize,
         start: Vec<f64>,
         end: Vec<f64>,
     ) -> Result<Timeline, GraphError> {
+        let samples = steps.saturating_mul(graph.replicas() as usize);
         check_shape("start", &start, graph, samples)?;
         check_shape("end", &end, graph, samples)?;
         Ok(Timeline { samples, start, end })

@@ -4,6 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
 use crate::error::IoError;
 use crate::source;
 
@@ -48,6 +51,25 @@ pub fn write_atomic(
         }
         Err(e) => Err(failed(e)),
     }
+}
+
+/// [`write_atomic`], compressed with gzip if the name ends in `.gz`. The same content gives the same
+/// bytes: no time or name is stored.
+///
+/// # Errors
+/// As [`write_atomic`].
+pub fn write_atomic_gz(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), IoError> {
+    if !path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz")) {
+        return write_atomic(path, write);
+    }
+    write_atomic(path, |out| {
+        let mut gz = BufWriter::new(GzEncoder::new(out, Compression::default()));
+        write(&mut gz)?;
+        gz.into_inner().map_err(io::IntoInnerError::into_error)?.finish().map(|_| ())
+    })
 }
 
 fn direct(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {

@@ -66,7 +66,7 @@ mod source;
 mod thrift;
 mod violation;
 
-pub use atomic::write_atomic;
+pub use atomic::{write_atomic, write_atomic_gz};
 pub use check::DroppedStep;
 pub use error::{ColumnProblem, Foreign, IoError};
 pub use meta::meta_candidates;

@@ -7,6 +7,7 @@
 
 mod blocks;
 mod calibrate;
+mod chrome_trace;
 mod csv_table;
 mod document;
 mod error;
@@ -16,10 +17,13 @@ mod predict;
 mod replay;
 mod style;
 mod synth;
+mod timeline;
 mod validate;
+mod whatif_reference;
 
 pub use blocks::{bars, sparkline};
 pub use calibrate::{calibrate_csv, calibrate_document};
+pub use chrome_trace::{ChromeTrace, Written};
 pub use csv_table::csv_text;
 pub use document::{Align, Block, Document, Row, Table};
 pub use error::ReportError;
@@ -29,4 +33,6 @@ pub use predict::{InputKind, ModelKind, Over, PredictOutput, RequirementResult};
 pub use replay::{REPLAY_SCHEMA, ReplayOutput};
 pub use style::{Style, Tone};
 pub use synth::{SYNTH_SCHEMA, SynthOutput};
+pub use timeline::{TIMELINE_SCHEMA, TimelineOutput};
 pub use validate::ValidateOutput;
+pub use whatif_reference::{WHATIF_REFERENCE_SCHEMA, WhatifReferenceOutput};

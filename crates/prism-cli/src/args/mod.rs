@@ -5,8 +5,10 @@ mod other;
 mod predict;
 mod replay;
 mod synth;
+mod trace;
 mod validate;
 mod values;
+mod whatif;
 
 use std::path::{Path, PathBuf};
 
@@ -17,8 +19,10 @@ pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 pub(crate) use predict::{DrawsArg, IsaArg, ModelArg, OverArg, PredictArgs};
 pub(crate) use replay::ReplayArgs;
 pub(crate) use synth::{DurationArg, EffectArg, Plan, SynthArgs};
+pub(crate) use trace::TimelineArgs;
 pub(crate) use validate::ValidateArgs;
 pub(crate) use values::{Guarantee, Requirement, Statistic};
+pub(crate) use whatif::WhatifArgs;
 
 /// Turns traces of distributed-training jobs into probability distributions of step time
 #[derive(Debug, Parser)]
@@ -50,6 +54,10 @@ pub(crate) enum Command {
     Validate(ValidateArgs),
     /// Make a synthetic trace, of a known truth or of a profile
     Synth(SynthArgs),
+    /// Say what the recorded steps would have taken had operations not varied
+    Whatif(WhatifArgs),
+    /// Write one step as a timeline for Perfetto, in the names of PyTorch's profiler
+    Trace(TimelineArgs),
     /// Print the JSON schema of an output
     Schema(SchemaArgs),
     /// Print a completion script for a shell
@@ -66,6 +74,8 @@ impl Command {
             Command::Calibrate(args) => is_stdout(&args.output),
             Command::Predict(args) => is_stdout(&args.output),
             Command::Synth(args) => args.output == Path::new("-"),
+            Command::Trace(args) => args.output == Path::new("-"),
+            Command::Whatif(args) => is_stdout(&args.heatmap),
             Command::Replay(_)
             | Command::Validate(_)
             | Command::Schema(_)

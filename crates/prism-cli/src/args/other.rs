@@ -24,6 +24,10 @@ pub(crate) enum SchemaName {
     Validate,
     /// `prism synth --json`
     Synth,
+    /// `prism trace --json`
+    Timeline,
+    /// `prism whatif --json`
+    WhatifReference,
 }
 
 /// Print a completion script for a shell

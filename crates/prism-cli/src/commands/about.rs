@@ -2,7 +2,10 @@
 
 use clap::CommandFactory;
 use prism_engine::profile::Profile;
-use prism_report::{PredictOutput, ReplayOutput, SynthOutput, ValidateOutput, schema_text};
+use prism_report::{
+    PredictOutput, ReplayOutput, SynthOutput, TimelineOutput, ValidateOutput,
+    WhatifReferenceOutput, schema_text,
+};
 
 use crate::args::{Cli, CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 use crate::context::Context;
@@ -16,6 +19,8 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::Predict => schema_text::<PredictOutput>(),
         SchemaName::Validate => schema_text::<ValidateOutput>(),
         SchemaName::Synth => schema_text::<SynthOutput>(),
+        SchemaName::Timeline => schema_text::<TimelineOutput>(),
+        SchemaName::WhatifReference => schema_text::<WhatifReferenceOutput>(),
     }?;
     context.printer.result(&text)?;
     Ok(Outcome::Yes)

@@ -5,7 +5,9 @@ mod calibrate;
 mod predict;
 mod replay;
 mod synth;
+mod trace;
 mod validate;
+mod whatif;
 
 use crate::args::Command;
 use crate::context::Context;
@@ -19,6 +21,8 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
         Command::Predict(args) => predict::run(args, context),
         Command::Validate(args) => validate::run(args, context),
         Command::Synth(args) => synth::run(args, context),
+        Command::Whatif(args) => whatif::run(args, context),
+        Command::Trace(args) => trace::run(args, context),
         Command::Schema(args) => about::schema(args, context),
         Command::Completions(args) => about::completions(args, context),
         Command::Man(args) => about::man(args, context),

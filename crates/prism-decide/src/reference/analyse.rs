@@ -6,7 +6,9 @@ use prism_engine::replay::Replayed;
 use prism_graph::Op;
 use prism_model::OpKind;
 
-use super::report::{Decomposition, Estimate, PartSlowdown, ReferenceReport, WorkerSlowdown};
+use super::report::{
+    Decomposition, Estimate, PartSlowdown, ReferenceReport, WorkerSlowdown, mean_bounds,
+};
 use super::what_if::{Selection, Side, WhatIf};
 use super::{CONFIDENCE, LEAST_SLOWDOWN, ReferenceError, SLOWEST_PERCENT, op_type};
 
@@ -21,8 +23,8 @@ pub fn analyse(
 ) -> Result<ReferenceReport, ReferenceError> {
     let what_if = WhatIf::new(replayed)?;
     let r = &replayed.report;
+    let all = |f: &dyn Fn(usize) -> f64| (0..r.steps.len()).map(f).collect::<Vec<_>>();
     let ratio = |top: &dyn Fn(usize) -> f64, bottom: &dyn Fn(usize) -> f64| {
-        let all = |f: &dyn Fn(usize) -> f64| (0..r.steps.len()).map(f).collect::<Vec<_>>();
         Estimate::ratio(&all(top), &all(bottom))
             .ok_or(ReferenceError::NoIdeal { ideal_s: r.mean_ideal_s })
     };
@@ -39,7 +41,9 @@ pub fn analyse(
         replicas: r.replicas,
         stages: r.stages,
         mean_base_s: r.mean_base_s,
+        mean_base_interval_s: mean_bounds(&all(&|i| r.steps[i].base_s)),
         mean_no_delay_s: r.mean_no_delay_s,
+        mean_no_delay_interval_s: mean_bounds(&all(&|i| r.steps[i].no_delay_s)),
         mean_ideal_s: r.mean_ideal_s,
         slowdown,
         launch_slowdown,

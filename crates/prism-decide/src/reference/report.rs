@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use prism_engine::predict::Bounds;
 use prism_engine::replay::{Builder, Ideal, StepReplay};
-use prism_stats::interval::ratio_interval;
+use prism_stats::interval::{mean_interval, ratio_interval};
 use serde::{Deserialize, Serialize};
 
 use super::CONFIDENCE;
@@ -106,9 +106,14 @@ pub struct ReferenceReport {
     pub stages: u16,
     /// Mean recorded step time (`T_base`), seconds.
     pub mean_base_s: f64,
+    /// Student's interval of it over the steps; `None` for fewer than 2 steps.
+    pub mean_base_interval_s: Option<Bounds>,
     /// Mean step time without launch delays (`T_nd`), seconds.
     pub mean_no_delay_s: f64,
-    /// Mean step time with ideal work and no launch delays (`T_id`), seconds.
+    /// Student's interval of it over the steps; `None` for fewer than 2 steps.
+    pub mean_no_delay_interval_s: Option<Bounds>,
+    /// Mean step time with ideal work and no launch delays (`T_id`), seconds. The same in every
+    /// step, so without an interval.
     pub mean_ideal_s: f64,
     /// `S = mean T_nd / mean T_id`.
     pub slowdown: Estimate,
@@ -123,6 +128,11 @@ pub struct ReferenceReport {
     pub decomposition: Option<Decomposition>,
     /// Each step.
     pub steps: Vec<StepReplay>,
+}
+
+/// Student's interval for the mean of one value a step.
+pub(super) fn mean_bounds(values: &[f64]) -> Option<Bounds> {
+    mean_interval(values, CONFIDENCE).ok().map(|i| Bounds { lower: i.lower, upper: i.upper })
 }
 
 pub(super) fn mean(values: &[f64]) -> f64 {

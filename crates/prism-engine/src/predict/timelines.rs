@@ -37,8 +37,7 @@ pub fn timelines(
         .collect();
     let ready = collect(graph, &samples, "ready", run.samples)?;
     let end = collect(graph, &samples, "end", run.samples)?;
-    let width = run.samples * graph.replicas() as usize;
-    let timeline = Timeline::from_parts(graph, width, ready, end)?;
+    let timeline = Timeline::new(graph, run.samples, ready, end)?;
     Ok(Timelines { timeline, step_s })
 }
 

@@ -1,0 +1,85 @@
+//! `prism whatif`.
+
+use std::path::Path;
+
+use prism_decide::reference;
+use prism_engine::profile::{JobFile, SourceFile};
+use prism_engine::replay::{Builder, Replayed};
+use prism_io::{Loaded, write_atomic};
+use prism_report::{WHATIF_REFERENCE_SCHEMA, WhatifReferenceOutput, json_text};
+
+use crate::args::{Format, WhatifArgs};
+use crate::context::Context;
+use crate::error::{CliError, Outcome, usage};
+use crate::input;
+
+/// Answers what the steps would have taken otherwise.
+pub(crate) fn run(args: &WhatifArgs, context: &Context) -> Result<Outcome, CliError> {
+    reference_analysis(args, context)
+}
+
+/// The reference analysis of a trace.
+fn reference_analysis(args: &WhatifArgs, context: &Context) -> Result<Outcome, CliError> {
+    one_to_stdout(args, context)?;
+    let loaded = input::trace(&args.trace, &args.read, context)?;
+    let output = analysed(args, loaded, context)?;
+    let mut document = output.document(args.per_step, context.printer.verbose());
+    // The reader's own were shown when it read.
+    document.warnings.retain(|w| !output.warnings.contains(w));
+    let text =
+        context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv(args.per_step)?))?;
+    if let Some(path) = &args.heatmap {
+        let heatmap = output.heatmap_csv()?.ok_or_else(|| {
+            usage(
+                "the slowdown is too small to be decomposed, so there is no heatmap",
+                "leave out `--heatmap`",
+            )
+        })?;
+        write_atomic(path, |out| out.write_all(heatmap.as_bytes()))?;
+    }
+    match (&args.output, text) {
+        (Some(path), Some(text)) => write_atomic(path, |out| out.write_all(text.as_bytes()))?,
+        (None, Some(text)) => context.printer.result(&text)?,
+        (_, None) => {}
+    }
+    context.asides(&document);
+    Ok(Outcome::Yes)
+}
+
+/// Refuses a heatmap and a report that would both be standard output.
+fn one_to_stdout(args: &WhatifArgs, context: &Context) -> Result<(), CliError> {
+    let is_stdout = |path: &Path| path == Path::new("-");
+    let report = match &args.output {
+        Some(path) => is_stdout(path),
+        None => context.format != Format::Human,
+    };
+    if report && args.heatmap.as_deref().is_some_and(is_stdout) {
+        return Err(usage(
+            "`--heatmap -` and the report would both be written to standard output",
+            "write one of them to a file",
+        ));
+    }
+    Ok(())
+}
+
+fn analysed(
+    args: &WhatifArgs,
+    loaded: Loaded,
+    context: &Context,
+) -> Result<WhatifReferenceOutput, CliError> {
+    let file = || input::name(&args.trace);
+    let replayed = context
+        .phase("replay", || Replayed::new(Builder::Reference, &loaded.table))
+        .map_err(|source| CliError::Graph { file: file(), source })?;
+    let report = context
+        .phase("analyse", || reference::analyse(&replayed, &loaded.table.ranks()))
+        .map_err(|source| CliError::Reference { file: file(), source })?;
+    Ok(WhatifReferenceOutput {
+        schema: WHATIF_REFERENCE_SCHEMA.to_owned(),
+        sources: loaded.table.sources.iter().map(SourceFile::from).collect(),
+        job: JobFile::from(&loaded.table.meta),
+        steps_dropped: loaded.dropped.iter().map(|d| d.step).collect(),
+        report,
+        warnings: loaded.warnings,
+    })
+}
