@@ -3,7 +3,9 @@
 use std::error::Error;
 use std::io;
 
+use prism_decide::compare::CompareError;
 use prism_decide::reference::ReferenceError;
+use prism_decide::scenario::ScenarioError;
 use prism_engine::calibrate::CalibrateError;
 use prism_engine::predict::PredictError;
 use prism_engine::profile::ProfileError;
@@ -57,6 +59,12 @@ pub(crate) enum CliError {
     /// A validation that is refused.
     #[error("`{file}` cannot be validated")]
     Validate { file: String, source: ValidateError },
+    /// A scenario that cannot be read.
+    #[error("{place} is no scenario")]
+    Scenario { place: String, source: ScenarioError },
+    /// A comparison of scenarios that is refused.
+    #[error("no comparison for `{file}`")]
+    Compare { file: String, source: CompareError },
     /// A synthetic trace that cannot be made.
     #[error("no synthetic trace")]
     Synth { source: SynthError },
@@ -85,6 +93,8 @@ impl CliError {
                 other => other.hint(),
             },
             CliError::Validate { source, .. } => source.hint(),
+            CliError::Scenario { source, .. } => source.hint(),
+            CliError::Compare { source, .. } => source.hint(),
             CliError::Synth { source } => source.hint(),
             CliError::Report(e) => e.hint(),
             CliError::Threads { .. } => Some("lower `--threads`"),

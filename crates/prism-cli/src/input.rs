@@ -97,6 +97,13 @@ fn slurp(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// A text file; `-` for standard input.
+pub(crate) fn text(path: &Path) -> Result<String, CliError> {
+    let failed = |source| CliError::Input { file: name(path), source };
+    String::from_utf8(slurp(path).map_err(failed)?)
+        .map_err(|e| failed(io::Error::new(io::ErrorKind::InvalidData, e)))
+}
+
 /// A trace from a stream that cannot be read twice.
 fn from_memory(path: &Path, bytes: &[u8], args: &TraceArgs) -> Result<Loaded, CliError> {
     let beside = match &args.meta {

@@ -16,6 +16,7 @@ mod commands;
 mod context;
 mod error;
 mod input;
+mod job;
 mod printer;
 
 use std::process::ExitCode;

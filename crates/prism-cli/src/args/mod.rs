@@ -1,6 +1,7 @@
 //! What can be typed.
 
 mod calibrate;
+mod explain;
 mod other;
 mod predict;
 mod replay;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use calibrate::CalibrateArgs;
+pub(crate) use explain::ExplainArgs;
 pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 pub(crate) use predict::{DrawsArg, IsaArg, ModelArg, OverArg, PredictArgs};
 pub(crate) use replay::ReplayArgs;
@@ -54,8 +56,10 @@ pub(crate) enum Command {
     Validate(ValidateArgs),
     /// Make a synthetic trace, of a known truth or of a profile
     Synth(SynthArgs),
-    /// Say what the recorded steps would have taken had operations not varied
+    /// Say what the steps would have taken otherwise
     Whatif(WhatifArgs),
+    /// Say where the step time and its tail come from, and what to fix first
+    Explain(ExplainArgs),
     /// Write one step as a timeline for Perfetto, in the names of PyTorch's profiler
     Trace(TimelineArgs),
     /// Print the JSON schema of an output
@@ -77,6 +81,7 @@ impl Command {
             Command::Trace(args) => args.output == Path::new("-"),
             Command::Whatif(args) => is_stdout(&args.heatmap),
             Command::Replay(_)
+            | Command::Explain(_)
             | Command::Validate(_)
             | Command::Schema(_)
             | Command::Completions(_)

@@ -28,6 +28,10 @@ pub(crate) enum SchemaName {
     Timeline,
     /// `prism whatif --json`
     WhatifReference,
+    /// `prism whatif --scenario … --json`
+    Whatif,
+    /// `prism explain --json`
+    Explain,
 }
 
 /// Print a completion script for a shell

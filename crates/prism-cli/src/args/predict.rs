@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use prism_engine::predict::Draws;
 
 use super::TraceArgs;
 use super::values::{Guarantee, Requirement, probability, quantile, repetitions, share};
@@ -104,6 +105,15 @@ pub(crate) enum DrawsArg {
     Empirical,
     /// Fitted laws for compute and point-to-point
     Parametric,
+}
+
+impl From<DrawsArg> for Draws {
+    fn from(how: DrawsArg) -> Draws {
+        match how {
+            DrawsArg::Empirical => Draws::Empirical,
+            DrawsArg::Parametric => Draws::Parametric,
+        }
+    }
 }
 
 /// Model of durations.

@@ -3,8 +3,8 @@
 use clap::CommandFactory;
 use prism_engine::profile::Profile;
 use prism_report::{
-    PredictOutput, ReplayOutput, SynthOutput, TimelineOutput, ValidateOutput,
-    WhatifReferenceOutput, schema_text,
+    ExplainOutput, PredictOutput, ReplayOutput, SynthOutput, TimelineOutput, ValidateOutput,
+    WhatifOutput, WhatifReferenceOutput, schema_text,
 };
 
 use crate::args::{Cli, CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
@@ -20,6 +20,8 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::Validate => schema_text::<ValidateOutput>(),
         SchemaName::Synth => schema_text::<SynthOutput>(),
         SchemaName::Timeline => schema_text::<TimelineOutput>(),
+        SchemaName::Whatif => schema_text::<WhatifOutput>(),
+        SchemaName::Explain => schema_text::<ExplainOutput>(),
         SchemaName::WhatifReference => schema_text::<WhatifReferenceOutput>(),
     }?;
     context.printer.result(&text)?;

@@ -2,12 +2,14 @@
 
 mod about;
 mod calibrate;
+mod explain;
 mod predict;
 mod replay;
 mod synth;
 mod trace;
 mod validate;
 mod whatif;
+mod whatif_scenarios;
 
 use crate::args::Command;
 use crate::context::Context;
@@ -21,6 +23,7 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
         Command::Predict(args) => predict::run(args, context),
         Command::Validate(args) => validate::run(args, context),
         Command::Synth(args) => synth::run(args, context),
+        Command::Explain(args) => explain::run(args, context),
         Command::Whatif(args) => whatif::run(args, context),
         Command::Trace(args) => trace::run(args, context),
         Command::Schema(args) => about::schema(args, context),

@@ -5,8 +5,8 @@ use std::path::Path;
 use prism_engine::calibrate::{CalibrateOptions, Selection};
 use prism_engine::iid::{self, IidOptions, IidPredictOptions};
 use prism_engine::predict::{
-    Draws, Estimate, PredictError, PredictOptions, PredictReport, Prediction, ResampleUnit,
-    guarantee, predict, report_of, resample_units,
+    Estimate, PredictError, PredictOptions, PredictReport, Prediction, ResampleUnit, guarantee,
+    predict, report_of, resample_units,
 };
 use prism_engine::profile::{Profile, SourceFile, profile};
 use prism_engine::replay::Replayed;
@@ -109,10 +109,7 @@ fn options(args: &PredictArgs, context: &Context) -> PredictOptions {
     slowdowns.sort_by(f64::total_cmp);
     slowdowns.dedup();
     PredictOptions {
-        draws: match args.draws() {
-            DrawsArg::Empirical => Draws::Empirical,
-            DrawsArg::Parametric => Draws::Parametric,
-        },
+        draws: args.draws().into(),
         samples: args.samples,
         precision: args.precision,
         seed: context.seed,

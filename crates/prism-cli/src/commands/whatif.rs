@@ -13,9 +13,20 @@ use crate::context::Context;
 use crate::error::{CliError, Outcome, usage};
 use crate::input;
 
+use super::whatif_scenarios;
+
 /// Answers what the steps would have taken otherwise.
 pub(crate) fn run(args: &WhatifArgs, context: &Context) -> Result<Outcome, CliError> {
-    reference_analysis(args, context)
+    if args.scenario.is_empty() && args.scenarios.is_none() {
+        if let Some(flag) = args.draw.given() {
+            return Err(usage(
+                format!("`{flag}` is about scenarios, and none is given"),
+                "add `--scenario`, or leave it out for the reference analysis",
+            ));
+        }
+        return reference_analysis(args, context);
+    }
+    whatif_scenarios::run(args, context)
 }
 
 /// The reference analysis of a trace.

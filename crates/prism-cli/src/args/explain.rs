@@ -1,0 +1,56 @@
+//! Arguments of `prism explain`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::values::{probability, quantile, repetitions};
+use super::{DrawsArg, TraceArgs};
+
+/// Say where the step time and its tail come from, and what to fix first
+///
+/// Shares out the penalty of variation between effects, classes and kinds of operations (alone,
+/// removed, Shapley values); follows the critical path of sampled steps; and ranks the changes that
+/// would gain most, each under the same random numbers as the job as it is.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  prism explain trace.parquet
+  prism explain profile.json --quantile p99 --json
+  prism explain trace.parquet --paths -v")]
+pub(crate) struct ExplainArgs {
+    /// Trace or profile; `-` for standard input
+    #[arg(value_name = "INPUT")]
+    pub(crate) input: PathBuf,
+    #[command(flatten)]
+    pub(crate) read: TraceArgs,
+    /// The tail that is explained, `0.95` or `p95`
+    #[arg(long, value_parser = quantile, default_value = "p95", value_name = "P")]
+    pub(crate) quantile: f64,
+    /// Samples of each coalition of parts and of each change
+    #[arg(long, default_value_t = 2_048, value_name = "N")]
+    pub(crate) samples: usize,
+    /// Sampled steps whose critical path is followed
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    pub(crate) path_samples: usize,
+    /// Most parts of a breakdown; the smallest are joined. Work doubles with each
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u8).range(2..=12), value_name = "N")]
+    pub(crate) max_parts: u8,
+    /// Print the critical paths of a median and of a slow step line by line
+    #[arg(long)]
+    pub(crate) paths: bool,
+    /// How durations are drawn
+    #[arg(long, value_enum, default_value_t = DrawsArg::Empirical, value_name = "HOW")]
+    pub(crate) draws: DrawsArg,
+    /// Confidence of all intervals
+    #[arg(long, default_value = "0.95", value_parser = probability, value_name = "P")]
+    pub(crate) confidence: f64,
+    /// Bootstrap repetitions for the calibration error of changes; 0 for none
+    #[arg(long, default_value_t = 0, value_parser = repetitions, value_name = "N")]
+    pub(crate) bootstrap: usize,
+    /// GPUs of a node
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub(crate) gpus_per_node: u32,
+    /// Write the report to a file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}

@@ -1,0 +1,52 @@
+//! `prism explain`.
+
+use prism_decide::explain::{ExplainOptions, explain};
+use prism_io::write_atomic;
+use prism_report::{EXPLAIN_SCHEMA, ExplainOutput, json_text};
+
+use crate::args::ExplainArgs;
+use crate::context::Context;
+use crate::error::{CliError, Outcome};
+use crate::{input, job};
+
+/// Says where the time and its tail come from.
+pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<Outcome, CliError> {
+    let draws = args.draws.into();
+    let calibrated = job::read(&args.input, &args.read, draws, context)?;
+    let options = ExplainOptions {
+        draws,
+        samples: args.samples,
+        path_samples: args.path_samples,
+        seed: context.seed,
+        threads: context.threads,
+        repetitions: args.bootstrap,
+        confidence: args.confidence,
+        quantile: args.quantile,
+        max_parts: usize::from(args.max_parts),
+        ..ExplainOptions::default()
+    };
+    let report = context
+        .phase("explain", || explain(&calibrated.job(args.gpus_per_node), &options))
+        .map_err(|source| CliError::Compare { file: input::name(&args.input), source })?;
+    let layout = calibrated.layout(args.gpus_per_node);
+    let output = ExplainOutput {
+        schema: EXPLAIN_SCHEMA.to_owned(),
+        job: calibrated.profile.provenance.job.clone(),
+        sources: calibrated.sources,
+        layout,
+        report,
+        warnings: Vec::new(),
+    };
+    let mut document = output.document(args.paths, context.printer.verbose());
+    let best = output.report.fixes.first().map(|f| f.comparison.scenario.to_string());
+    document.hint =
+        best.map(|best| format!("prism whatif {} --scenario '{best}'", input::name(&args.input)));
+    let text = context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
+    match (&args.output, text) {
+        (Some(path), Some(text)) => write_atomic(path, |out| out.write_all(text.as_bytes()))?,
+        (None, Some(text)) => context.printer.result(&text)?,
+        (_, None) => {}
+    }
+    context.asides(&document);
+    Ok(Outcome::Yes)
+}

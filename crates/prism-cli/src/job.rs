@@ -1,0 +1,71 @@
+//! Calibrated jobs: a profile, or a trace that is calibrated on the way.
+
+use std::path::Path;
+
+use prism_decide::scenario::Job;
+use prism_decide::select::Layout;
+use prism_engine::calibrate::CalibrateOptions;
+use prism_engine::predict::Draws;
+use prism_engine::profile::{Profile, SourceFile, profile};
+use prism_graph::StepGraph;
+
+use crate::args::TraceArgs;
+use crate::context::Context;
+use crate::error::CliError;
+use crate::input::{self, Input};
+
+/// A calibrated job and where it came from.
+pub(crate) struct Calibrated {
+    pub(crate) profile: Profile,
+    pub(crate) graph: StepGraph,
+    pub(crate) sources: Vec<SourceFile>,
+}
+
+/// Reads a profile, or calibrates a trace; laws are fitted where draws need them.
+pub(crate) fn read(
+    path: &Path,
+    args: &TraceArgs,
+    draws: Draws,
+    context: &Context,
+) -> Result<Calibrated, CliError> {
+    let (profile, sources) = match input::any(path, args, context)? {
+        Input::Profile(profile, source) => {
+            let mut sources = vec![source];
+            sources.extend(profile.provenance.sources.iter().cloned());
+            (*profile, sources)
+        }
+        Input::Trace(loaded) => {
+            let choice = input::replayed(path, &loaded, context)?;
+            let dropped: Vec<i64> = loaded.dropped.iter().map(|d| d.step).collect();
+            let laws = draws == Draws::Parametric;
+            let options = CalibrateOptions { laws, ..CalibrateOptions::default() };
+            let made = context
+                .phase("calibrate", || profile(&loaded.table, &choice, &dropped, &options))
+                .map_err(|source| CliError::Calibrate { file: input::name(path), source })?;
+            let sources = made.provenance.sources.clone();
+            (made, sources)
+        }
+    };
+    let graph = profile
+        .step_graph()
+        .map_err(|source| CliError::Profile { file: input::name(path), source })?;
+    Ok(Calibrated { profile, graph, sources })
+}
+
+impl Calibrated {
+    /// Where its workers run.
+    pub(crate) fn layout(&self, gpus_per_node: u32) -> Layout {
+        let job = &self.profile.provenance.job;
+        Layout {
+            gpus_per_worker: job.tp_size.saturating_mul(job.dsp_size).max(1),
+            replicas: self.graph.replicas(),
+            stages: self.graph.stages(),
+            gpus_per_node,
+        }
+    }
+
+    /// As decisions see it.
+    pub(crate) fn job(&self, gpus_per_node: u32) -> Job<'_> {
+        Job { graph: &self.graph, model: &self.profile.model, layout: self.layout(gpus_per_node) }
+    }
+}
