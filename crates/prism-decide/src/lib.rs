@@ -6,7 +6,7 @@
 //! | module | from | to |
 //! |---|---|---|
 //! | [`critical`] | an evaluated step | its critical path, and everything else's slack |
-//! | [`reference`] | a replayed trace | the published what-if analysis, and that of any operations |
+//! | [`mod@reference`] | a replayed trace | the published what-if analysis, and that of any operations |
 //! | [`timeline`] | an evaluated or recorded step | each operation's work, waiting and launch delay |
 
 pub mod critical;

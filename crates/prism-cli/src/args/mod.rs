@@ -56,7 +56,7 @@ pub(crate) enum Command {
     Synth(SynthArgs),
     /// Say what the recorded steps would have taken had operations not varied
     Whatif(WhatifArgs),
-    /// Write one step as a timeline for Perfetto, in the names of PyTorch's profiler
+    /// Write one step as a timeline for Perfetto, and find its critical path
     Trace(TimelineArgs),
     /// Print the JSON schema of an output
     Schema(SchemaArgs),
