@@ -62,7 +62,9 @@ impl Timeline {
             let row = (e["pid"].as_u64().unwrap(), e["tid"].as_u64().unwrap());
             rows.entry(row).or_default().push((start, start + ns(&e["dur"])));
         }
-        rows.values_mut().for_each(|slices| slices.sort_unstable());
+        for slices in rows.values_mut() {
+            slices.sort_unstable();
+        }
         rows
     }
 

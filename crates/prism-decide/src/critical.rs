@@ -202,7 +202,7 @@ impl<'a> View<'a> {
         let replicas = graph.replicas();
         let (got, expected) =
             (timeline.samples(), step.saturating_add(1).saturating_mul(replicas as usize));
-        if got < expected || got % replicas as usize != 0 {
+        if got < expected || !got.is_multiple_of(replicas as usize) {
             return Err(GraphError::Shape { what: "timeline samples", got, expected });
         }
         Ok(View { graph, timeline, sample: step * replicas as usize, replicas })

@@ -6,7 +6,7 @@
 //! | module | from | to |
 //! |---|---|---|
 //! | [`critical`] | an evaluated step | its critical path, and everything else's slack |
-//! | [`reference`] | a replayed trace | the published what-if analysis, and that of any operations |
+//! | [`mod@reference`] | a replayed trace | the published what-if analysis, and that of any operations |
 //! | [`explain`] | a job | where its time and the tail come from |
 //! | [`scenario`] | a job and edits | the job, changed |
 //! | [`compare`] | a job and scenarios | how the distribution of step time changes, with paired intervals |

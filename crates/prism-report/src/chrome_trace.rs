@@ -1,4 +1,4 @@
-//! A step as Chrome trace events, in the names of PyTorch's profiler (Kineto).
+//! A step as Chrome trace events, in the names of `PyTorch`'s profiler (Kineto).
 //!
 //! Viewers (Perfetto, `chrome://tracing`) draw each worker as a process with a row a stream, and
 //! programs that read Kineto's traces find its fields. Only what is known is written: there are no
@@ -129,7 +129,7 @@ impl ChromeTrace<'_> {
         let rows = self.rows();
         let mut written = Written {
             operations: rows.tids.len(),
-            overlapping: rows.tids.iter().filter(|&tid| tid % ROWS != 0).count(),
+            overlapping: rows.tids.iter().filter(|tid| !tid.is_multiple_of(ROWS)).count(),
             ..Written::default()
         };
         self.path(&mut list)?;
@@ -242,7 +242,7 @@ impl ChromeTrace<'_> {
             if last != Some(tid) {
                 last = Some(tid);
                 let title = stream(self.graph.ops()[p.op.0 as usize].kind).1;
-                let overlapping = if tid % ROWS == 0 { "" } else { " (overlapping)" };
+                let overlapping = if tid.is_multiple_of(ROWS) { "" } else { " (overlapping)" };
                 list.put(&named("thread_name", pid, tid, &format!("{title}{overlapping}")))?;
                 list.put(&numbered("thread_sort_index", pid, tid, i64::from(tid)))?;
             }

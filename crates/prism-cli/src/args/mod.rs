@@ -60,7 +60,7 @@ pub(crate) enum Command {
     Whatif(WhatifArgs),
     /// Say where the step time and its tail come from, and what to fix first
     Explain(ExplainArgs),
-    /// Write one step as a timeline for Perfetto, in the names of PyTorch's profiler
+    /// Write one step as a timeline for Perfetto, and find its critical path
     Trace(TimelineArgs),
     /// Print the JSON schema of an output
     Schema(SchemaArgs),

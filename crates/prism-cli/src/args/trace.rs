@@ -6,11 +6,11 @@ use clap::Args;
 
 use super::TraceArgs;
 
-/// Write one step as a timeline for Perfetto, in the names of PyTorch's profiler
+/// Write one step as a timeline for Perfetto, and find its critical path
 ///
 /// Each worker is a process with a row a stream; sends have arrows to their receives; own work,
-/// waiting, launch delay and slack are told apart; the critical path is a process of its own. The
-/// graph is that of the builder that replays the trace best.
+/// waiting, launch delay and slack are told apart; the critical path is a process of its own.
+/// Fields have Kineto's names. The graph is that of the builder that replays the trace best.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TimelineArgs {
     /// Trace: Parquet, or CSV with the same columns, also gzipped; `-` for standard input

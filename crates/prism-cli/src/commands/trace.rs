@@ -43,7 +43,10 @@ pub(crate) fn run(args: &TimelineArgs, context: &Context) -> Result<Outcome, Cli
     let made_from = (sources, job, input::name(&args.output));
     let builder = replayed.report.builder;
     let output = TimelineOutput::new(&replayed.graph, &timeline, builder, &written, made_from);
-    let document = output.document(context.printer.verbose());
+    let mut document = output.document(context.printer.verbose());
+    if args.step.is_none() && !args.ideal {
+        document.line("It is the recorded step nearest the median; `--step` takes another");
+    }
     let text = context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
     if let Some(text) = text {
         context.printer.result(&text)?;

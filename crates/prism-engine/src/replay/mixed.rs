@@ -44,7 +44,7 @@ impl<'a> MixedWork<'a> {
         recorded: impl Fn(&Op, u32) -> bool,
     ) -> Result<MixedWork<'a>, GraphError> {
         let (got, expected) = (split.work.len(), graph.ops().len() * split.samples());
-        if got != expected || split.samples() % graph.replicas() as usize != 0 {
+        if got != expected || !split.samples().is_multiple_of(graph.replicas() as usize) {
             return Err(GraphError::Shape { what: "split", got, expected });
         }
         let mut mixed = MixedWork {

@@ -17,7 +17,7 @@ struct Part {
 }
 
 struct Rows {
-    rows: Vec<Vec<String>>,
+    cells: Vec<Vec<String>>,
     steps: Vec<i64>,
     per_step: bool,
 }
@@ -33,7 +33,7 @@ impl Rows {
         row.extend([op_type, rank, dp, stage]);
         row.push(step.map_or_else(String::new, |s| s.to_string()));
         row.extend(values.map(number));
-        self.rows.push(row);
+        self.cells.push(row);
     }
 
     fn estimate(&mut self, figure: &str, part: &Part, estimate: Option<&Estimate>) {
@@ -75,7 +75,7 @@ impl WhatifReferenceOutput {
     pub fn csv(&self, per_step: bool) -> Result<String, ReportError> {
         let r = &self.report;
         let steps = r.steps.iter().map(|s| s.step).collect();
-        let mut rows = Rows { rows: Vec::new(), steps, per_step };
+        let mut rows = Rows { cells: Vec::new(), steps, per_step };
         let none = Part::default();
         let each = |f: &dyn Fn(&StepReplay) -> f64| r.steps.iter().map(f).collect::<Vec<_>>();
         for (figure, mean, bounds, each) in [
@@ -94,7 +94,7 @@ impl WhatifReferenceOutput {
         self.decomposition_rows(&mut rows);
         let header =
             ["figure", "op_type", "rank", "dp", "stage", "step", "value", "lower", "upper"];
-        csv_text(&header, &rows.rows)
+        csv_text(&header, &rows.cells)
     }
 
     fn decomposition_rows(&self, rows: &mut Rows) {

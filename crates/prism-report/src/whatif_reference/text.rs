@@ -204,15 +204,13 @@ fn heatmap(parts: &Decomposition, all: bool, document: &mut Document) {
         rows.truncate(SHOWN);
     }
     let mut lines = vec!["S_w by worker: a row a replica, a column a stage".to_owned()];
-    let header: String = parts.by_stage.keys().map(|s| format!("{s:>9}")).collect();
-    lines.push(format!("{:>8}{header}", ""));
+    let header: Vec<String> = parts.by_stage.keys().map(|s| format!("{s:>7}  ")).collect();
+    lines.push(format!("{:>8}{}", "", header.concat()));
     for row in rows {
         let dp = row.first().map_or(0, |w| w.dp);
-        let cells: String = row
-            .iter()
-            .map(|w| format!("{:>7} {}", format!("{:.3}", w.slowdown.value), shade(w)))
-            .collect();
-        lines.push(format!("{dp:>8}{cells}"));
+        let cells: Vec<String> =
+            row.iter().map(|w| format!("{:>7.3} {}", w.slowdown.value, shade(w))).collect();
+        lines.push(format!("{dp:>8}{}", cells.concat()));
     }
     if left_out > 0 {
         lines.push(format!("and {left_out} replicas with less; `-v` shows all"));
