@@ -1,18 +1,25 @@
 //! `prism trace`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use prism_decide::explain::{ExplainOptions, sample_at, sampled_steps};
+use prism_decide::scenario::{Donors, Scenario, apply};
 use prism_decide::timeline::{StepTimeline, median_step};
+use prism_engine::predict::{Adjustments, Draws};
 use prism_engine::profile::{JobFile, SourceFile};
-use prism_engine::replay::Replayed;
-use prism_graph::GraphError;
+use prism_engine::replay::{Builder, Replayed};
+use prism_graph::{GraphError, StepGraph};
 use prism_io::write_atomic_gz;
-use prism_report::{ChromeTrace, TimelineOutput, Written, json_text};
+use prism_report::{ChromeTrace, TimelineOutput, Written, json_text, quantile_name};
 
 use crate::args::{Format, TimelineArgs};
 use crate::context::Context;
 use crate::error::{CliError, Outcome, usage};
-use crate::input;
+use crate::{input, job};
+
+/// What `node=` in a scenario counts with.
+const GPUS_PER_NODE: u32 = 8;
 
 /// Writes one step of a trace as a timeline.
 pub(crate) fn run(args: &TimelineArgs, context: &Context) -> Result<Outcome, CliError> {
@@ -22,15 +29,15 @@ pub(crate) fn run(args: &TimelineArgs, context: &Context) -> Result<Outcome, Cli
             "write the timeline to a file, or leave out `--format`",
         ));
     }
-    let loaded = input::trace(&args.trace, &args.read, context)?;
-    let replayed = input::replayed(&args.trace, &loaded, context)?.chosen;
-    let timeline = chosen(args, &replayed)?;
-    let job = JobFile::from(&loaded.table.meta);
+    let made = match args.quantile {
+        Some(quantile) => sampled(args, quantile, context)?,
+        None => replayed(args, context)?,
+    };
     let trace = ChromeTrace {
-        graph: &replayed.graph,
-        timeline: &timeline,
-        ranks: &loaded.table.ranks(),
-        job: &job,
+        graph: &made.graph,
+        timeline: &made.timeline,
+        ranks: &made.ranks,
+        job: &made.job,
     };
     let mut written = Written::default();
     context.phase("write", || {
@@ -39,20 +46,80 @@ pub(crate) fn run(args: &TimelineArgs, context: &Context) -> Result<Outcome, Cli
             Ok(())
         })
     })?;
-    let sources = loaded.table.sources.iter().map(SourceFile::from).collect();
-    let made_from = (sources, job, input::name(&args.output));
-    let builder = replayed.report.builder;
-    let output = TimelineOutput::new(&replayed.graph, &timeline, builder, &written, made_from);
-    let mut document = output.document(context.printer.verbose());
-    if args.step.is_none() && !args.ideal {
-        document.line("It is the recorded step nearest the median; `--step` takes another");
-    }
+    let made_from = (made.sources, made.job, input::name(&args.output));
+    let output =
+        TimelineOutput::new(&made.graph, &made.timeline, made.builder, &written, made_from);
+    let document = output.document(context.printer.verbose());
     let text = context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
     if let Some(text) = text {
         context.printer.result(&text)?;
     }
     context.asides(&document);
     Ok(Outcome::Yes)
+}
+
+/// A step and what it belongs to.
+struct Made {
+    graph: StepGraph,
+    timeline: StepTimeline,
+    ranks: BTreeMap<(u32, u16), u32>,
+    job: JobFile,
+    builder: Builder,
+    sources: Vec<SourceFile>,
+}
+
+/// A recorded or ideal step of a trace.
+fn replayed(args: &TimelineArgs, context: &Context) -> Result<Made, CliError> {
+    let loaded = input::trace(&args.trace, &args.read, context)?;
+    let replayed = input::replayed(&args.trace, &loaded, context)?.chosen;
+    Ok(Made {
+        timeline: chosen(args, &replayed)?,
+        builder: replayed.report.builder,
+        graph: replayed.graph,
+        ranks: loaded.table.ranks(),
+        job: JobFile::from(&loaded.table.meta),
+        sources: loaded.table.sources.iter().map(SourceFile::from).collect(),
+    })
+}
+
+/// A step that the calibrated model draws.
+fn sampled(args: &TimelineArgs, quantile: f64, context: &Context) -> Result<Made, CliError> {
+    let calibrated = job::read(&args.trace, &args.read, Draws::Empirical, context)?;
+    let file = || input::name(&args.trace);
+    let (mut model, mut adjust) = (calibrated.profile.model.clone(), Adjustments::default());
+    let mut under = String::new();
+    if let Some(text) = &args.scenario {
+        let scenario: Scenario = text
+            .parse()
+            .map_err(|source| CliError::Scenario { place: "`--scenario`".to_owned(), source })?;
+        let changed = apply(&calibrated.job(GPUS_PER_NODE), &scenario, &Donors::new())
+            .map_err(|source| CliError::Compare { file: file(), source: source.into() })?;
+        (model, adjust) = (changed.model, changed.adjust);
+        under = format!(" under `{scenario}`");
+    }
+    let options = ExplainOptions {
+        path_samples: args.samples.unwrap_or(400) as usize,
+        seed: context.seed,
+        threads: context.threads,
+        ..ExplainOptions::default()
+    };
+    let predicted = context
+        .phase("sample", || sampled_steps(&calibrated.graph, &model, &adjust, &options))
+        .map_err(|source| CliError::Predict { file: file(), source })?;
+    let sample = sample_at(&predicted.step_s, quantile);
+    let name = format!("sampled step nearest {}{under}", quantile_name(quantile));
+    let timeline = StepTimeline::new(name, None, &calibrated.graph, &predicted.timeline, sample)
+        .map_err(|source| CliError::Graph { file: file(), source })?;
+    let layout = calibrated.layout(GPUS_PER_NODE);
+    let workers = (0..layout.replicas).flat_map(|r| (0..layout.stages).map(move |s| (r, s)));
+    Ok(Made {
+        timeline,
+        ranks: workers.map(|(r, s)| ((r, s), layout.rank(r, s))).collect(),
+        job: calibrated.profile.provenance.job.clone(),
+        builder: calibrated.profile.provenance.builder,
+        graph: calibrated.graph,
+        sources: calibrated.sources,
+    })
 }
 
 /// The step that was asked for.
