@@ -11,7 +11,7 @@ mod walk;
 use prism_graph::StepGraph;
 use prism_model::DurationModel;
 
-pub use bootstrap::{Bootstrap, ResampleUnit, bootstrap, resample_units};
+pub use bootstrap::{Bootstrap, ResampleUnit, bootstrap, relabel, resample_units, units_of};
 pub use error::PredictError;
 pub use lower::lower;
 pub use options::{Draws, LowerOptions, Probes};

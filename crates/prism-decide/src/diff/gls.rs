@@ -1,0 +1,180 @@
+//! Weights that separate a change of some cells from what all cells do together.
+//!
+//! The differences of a block's cells, B less A, have covariance `common·11ᵀ + diag(own)`: steps move
+//! all cells together, and each on its own. The best linear unbiased estimate of a change that a set
+//! of cells shares is generalised least squares under that covariance: where the common part is large
+//! it compares the set with the other cells of the same step, where it is small it takes the set as it
+//! is.
+
+use super::cells::Block;
+use super::units::{median, moments};
+
+/// Covariance of the cells of a block in one step.
+#[derive(Clone, Debug)]
+pub(super) struct Covariance {
+    common: f64,
+    own: Vec<f64>,
+}
+
+/// Least share of the median cell's variance that a cell is taken to have, so that no weight rests on
+/// a cell that happened not to vary.
+const LEAST_OWN: f64 = 0.25;
+
+impl Covariance {
+    /// Estimated from what is left of both sides' steps after each side's mean: robustly, by the
+    /// median over cells for the common part.
+    pub(super) fn of(block: &Block) -> Covariance {
+        let n = block.cells.len();
+        let centred = |lanes: &[Vec<f64>]| -> Vec<Vec<f64>> {
+            let less_mean = |l: &Vec<f64>| {
+                let mean = moments(l).0;
+                l.iter().map(|v| v - mean).collect()
+            };
+            lanes.iter().map(less_mean).collect()
+        };
+        let (mut own, mut common, mut freedom) = (vec![0.0; n], 0.0, 0.0);
+        for side in [centred(&block.a), centred(&block.b)] {
+            let steps = side.first().map_or(0, Vec::len);
+            for t in 0..steps {
+                let mut now: Vec<f64> = side.iter().map(|l| l[t]).collect();
+                let centre = if n > 2 {
+                    median(&mut now)
+                } else {
+                    now.iter().sum::<f64>() / n.max(1) as f64
+                };
+                common += centre * centre;
+                for (o, lane) in own.iter_mut().zip(&side) {
+                    *o += (lane[t] - centre).powi(2);
+                }
+            }
+            freedom += steps as f64 - 1.0;
+        }
+        let freedom = f64::max(freedom, 1.0);
+        let floor = block.least * block.least;
+        if n == 1 {
+            return Covariance { common: 0.0, own: vec![(common / freedom).max(floor)] };
+        }
+        // The centre took one of n degrees of freedom.
+        let scale = n as f64 / (n as f64 - 1.0) / freedom;
+        own.iter_mut().for_each(|o| *o *= scale);
+        let least = LEAST_OWN * median(&mut own.clone());
+        own.iter_mut().for_each(|o| *o = o.max(least).max(floor));
+        // A median of n cells has about π/2n of a cell's variance.
+        let spread = if n > 2 { std::f64::consts::FRAC_PI_2 } else { 1.0 };
+        let noise = own.iter().sum::<f64>() / n as f64 * spread / n as f64;
+        Covariance { common: (common / freedom - noise).max(0.0), own }
+    }
+
+    /// Inverse covariance times a vector (Sherman and Morrison).
+    pub(super) fn solve(&self, x: &[f64]) -> Vec<f64> {
+        let scaled: Vec<f64> = x.iter().zip(&self.own).map(|(x, o)| x / o).collect();
+        if self.common <= 0.0 {
+            return scaled;
+        }
+        let precision: f64 = self.own.iter().map(|o| 1.0 / o).sum();
+        let shared = scaled.iter().sum::<f64>() / (1.0 / self.common + precision);
+        scaled.iter().zip(&self.own).map(|(s, o)| s - shared / o).collect()
+    }
+
+    /// Weights of the cells in the estimate of each set's change, all sets fitted together, `[set][cell]`;
+    /// and the precision of the first. `None` if the sets are not told apart.
+    pub(super) fn weights(&self, sets: &[&[usize]]) -> Option<Vec<Vec<f64>>> {
+        let n = self.own.len();
+        let solved: Vec<Vec<f64>> = sets
+            .iter()
+            .map(|set| {
+                let mut x = vec![0.0; n];
+                set.iter().for_each(|&c| x[c] = 1.0);
+                self.solve(&x)
+            })
+            .collect();
+        let k = sets.len();
+        let mut information = vec![0.0; k * k];
+        for i in 0..k {
+            for j in 0..k {
+                information[i * k + j] = sets[j].iter().map(|&c| solved[i][c]).sum();
+            }
+        }
+        let inverse = invert(information, k)?;
+        let row = |i: usize| {
+            let combine = |c: usize| (0..k).map(|j| inverse[i * k + j] * solved[j][c]).sum();
+            (0..n).map(combine).collect()
+        };
+        Some((0..k).map(row).collect())
+    }
+
+    /// Precision of a set's change if nothing else changed.
+    pub(super) fn precision(&self, set: &[usize]) -> f64 {
+        let mut x = vec![0.0; self.own.len()];
+        set.iter().for_each(|&c| x[c] = 1.0);
+        let solved = self.solve(&x);
+        set.iter().map(|&c| solved[c]).sum()
+    }
+}
+
+/// Inverse of a k x k matrix by Gauss and Jordan with pivoting; `None` if it is singular.
+fn invert(mut a: Vec<f64>, k: usize) -> Option<Vec<f64>> {
+    let largest = a.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
+    let mut inverse: Vec<f64> =
+        (0..k * k).map(|i| if i / k == i % k { 1.0 } else { 0.0 }).collect();
+    for column in 0..k {
+        let pivot = (column..k)
+            .max_by(|&i, &j| a[i * k + column].abs().total_cmp(&a[j * k + column].abs()))?;
+        if a[pivot * k + column].abs() <= 1e-10 * largest {
+            return None;
+        }
+        for j in 0..k {
+            a.swap(column * k + j, pivot * k + j);
+            inverse.swap(column * k + j, pivot * k + j);
+        }
+        let scale = 1.0 / a[column * k + column];
+        for j in 0..k {
+            a[column * k + j] *= scale;
+            inverse[column * k + j] *= scale;
+        }
+        for i in (0..k).filter(|i| *i != column) {
+            let factor = a[i * k + column];
+            for j in 0..k {
+                a[i * k + j] -= factor * a[column * k + j];
+                inverse[i * k + j] -= factor * inverse[column * k + j];
+            }
+        }
+    }
+    Some(inverse)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn solving_is_multiplying_by_the_inverse() {
+        let covariance = Covariance { common: 0.7, own: vec![1.0, 2.0, 0.5] };
+        let x = [1.0, -2.0, 3.0];
+        let y = covariance.solve(&x);
+        for i in 0..3 {
+            let back: f64 = (0..3)
+                .map(|j| (0.7 + if i == j { covariance.own[i] } else { 0.0 }) * y[j])
+                .sum();
+            assert!((back - x[i]).abs() < 1e-12, "{back}");
+        }
+    }
+
+    #[test]
+    fn weights_find_what_changed() {
+        // A large common part: a set is compared with the rest, and everything else with itself.
+        let covariance = Covariance { common: 1e6, own: vec![1.0; 4] };
+        let w = covariance.weights(&[&[0]]).unwrap();
+        assert!((w[0][0] - 1.0).abs() < 1e-12 && (w[0][1] + 1.0 / 3.0).abs() < 1e-5, "{w:?}");
+        // Several sets are fitted together: each set's weights see 1 of it and nothing of the others.
+        let sets: [&[usize]; 2] = [&[0, 1, 2, 3], &[1, 2]];
+        let w = covariance.weights(&sets).unwrap();
+        for (i, row) in w.iter().enumerate() {
+            for (j, set) in sets.iter().enumerate() {
+                let seen: f64 = set.iter().map(|&c| row[c]).sum();
+                assert!((seen - f64::from(u8::from(i == j))).abs() < 1e-6, "{i} {j} {seen}");
+            }
+        }
+        assert!(covariance.weights(&[&[0], &[0]]).is_none());
+    }
+}
