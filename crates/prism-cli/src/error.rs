@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io;
 
+use prism_decide::diff::DiffError;
 use prism_engine::calibrate::CalibrateError;
 use prism_engine::predict::PredictError;
 use prism_engine::profile::ProfileError;
@@ -53,6 +54,9 @@ pub(crate) enum CliError {
     /// A validation that is refused.
     #[error("`{file}` cannot be validated")]
     Validate { file: String, source: ValidateError },
+    /// A comparison that is refused.
+    #[error("`{a}` and `{b}` cannot be compared")]
+    Diff { a: String, b: String, source: DiffError },
     /// A synthetic trace that cannot be made.
     #[error("no synthetic trace")]
     Synth { source: SynthError },
@@ -80,6 +84,7 @@ impl CliError {
                 other => other.hint(),
             },
             CliError::Validate { source, .. } => source.hint(),
+            CliError::Diff { source, .. } => source.hint(),
             CliError::Synth { source } => source.hint(),
             CliError::Report(e) => e.hint(),
             CliError::Threads { .. } => Some("lower `--threads`"),

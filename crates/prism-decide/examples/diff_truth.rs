@@ -133,7 +133,9 @@ fn cases(job: &Job) -> Result<Vec<Case>, Failure> {
     let added = 0.3 * job.replayed.report.mean_base_s / 100.0;
     let (stage, replica) = (pp - 1, dp - 1);
     out.push(Case {
-        name: format!("launch delay of forward-compute +0.3 % of the step on dp {replica}, stage {stage}"),
+        name: format!(
+            "launch delay of forward-compute +0.3 % of the step on dp {replica}, stage {stage}"
+        ),
         job: job.changed(|op, r, _, delay| {
             if op.kind == OpKind::ForwardCompute && op.stage == stage && r == replica {
                 *delay += added;

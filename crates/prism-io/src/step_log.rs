@@ -149,9 +149,8 @@ fn rows(
         let place = Place::Line(record.position().map_or(0, csv::Position::line));
         if record.len() != names.len() {
             let (found, width) = (record.len(), names.len());
-            report.add(Rule::FieldCount, place, || {
-                format!("{found} fields, the header has {width}")
-            });
+            report
+                .add(Rule::FieldCount, place, || format!("{found} fields, the header has {width}"));
             continue;
         }
         let step = cell::<i64>(&record, (at_step, &names[at_step]), place, report);

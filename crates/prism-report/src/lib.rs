@@ -1,13 +1,14 @@
 //! Results as text, tables, CSV and JSON.
 //!
 //! A command's result is a value of one of the output types: [`ReplayOutput`], [`PredictOutput`],
-//! [`ValidateOutput`], [`SynthOutput`], or a profile. Each becomes a [`Document`] for people ([`Document::human`],
+//! [`ValidateOutput`], [`DiffOutput`], [`SynthOutput`], or a profile. Each becomes a [`Document`] for people ([`Document::human`],
 //! [`Document::markdown`]), one flat table for other programs ([`csv_text`]), or JSON
 //! ([`json_text`]), which is the stable surface. This crate prints nothing and reads nothing.
 
 mod blocks;
 mod calibrate;
 mod csv_table;
+mod diff;
 mod document;
 mod error;
 mod json;
@@ -21,6 +22,7 @@ mod validate;
 pub use blocks::{bars, sparkline};
 pub use calibrate::{calibrate_csv, calibrate_document};
 pub use csv_table::csv_text;
+pub use diff::{DiffOutput, ToleranceResult};
 pub use document::{Align, Block, Document, Row, Table};
 pub use error::ReportError;
 pub use json::{json_text, schema_text};

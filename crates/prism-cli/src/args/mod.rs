@@ -1,6 +1,7 @@
 //! What can be typed.
 
 mod calibrate;
+mod diff;
 mod other;
 mod predict;
 mod replay;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use calibrate::CalibrateArgs;
+pub(crate) use diff::DiffArgs;
 pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 pub(crate) use predict::{DrawsArg, IsaArg, ModelArg, OverArg, PredictArgs};
 pub(crate) use replay::ReplayArgs;
@@ -48,6 +50,8 @@ pub(crate) enum Command {
     Predict(PredictArgs),
     /// Predict held-out steps of a trace and say how far off the predictions are
     Validate(ValidateArgs),
+    /// Compare two traces, profiles or step logs: what changed, and what it cost
+    Diff(DiffArgs),
     /// Make a synthetic trace, of a known truth or of a profile
     Synth(SynthArgs),
     /// Print the JSON schema of an output
@@ -68,6 +72,7 @@ impl Command {
             Command::Synth(args) => args.output == Path::new("-"),
             Command::Replay(_)
             | Command::Validate(_)
+            | Command::Diff(_)
             | Command::Schema(_)
             | Command::Completions(_)
             | Command::Man(_) => false,

@@ -2,7 +2,9 @@
 
 use clap::CommandFactory;
 use prism_engine::profile::Profile;
-use prism_report::{PredictOutput, ReplayOutput, SynthOutput, ValidateOutput, schema_text};
+use prism_report::{
+    DiffOutput, PredictOutput, ReplayOutput, SynthOutput, ValidateOutput, schema_text,
+};
 
 use crate::args::{Cli, CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 use crate::context::Context;
@@ -15,6 +17,7 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::Profile => schema_text::<Profile>(),
         SchemaName::Predict => schema_text::<PredictOutput>(),
         SchemaName::Validate => schema_text::<ValidateOutput>(),
+        SchemaName::Diff => schema_text::<DiffOutput>(),
         SchemaName::Synth => schema_text::<SynthOutput>(),
     }?;
     context.printer.result(&text)?;

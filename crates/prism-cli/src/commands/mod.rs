@@ -2,6 +2,7 @@
 
 mod about;
 mod calibrate;
+mod diff;
 mod predict;
 mod replay;
 mod synth;
@@ -18,6 +19,7 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
         Command::Calibrate(args) => calibrate::run(args, context),
         Command::Predict(args) => predict::run(args, context),
         Command::Validate(args) => validate::run(args, context),
+        Command::Diff(args) => diff::run(args, context),
         Command::Synth(args) => synth::run(args, context),
         Command::Schema(args) => about::schema(args, context),
         Command::Completions(args) => about::completions(args, context),

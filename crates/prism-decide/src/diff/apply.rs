@@ -250,7 +250,9 @@ fn shape(a: &Side<'_>, b: &Side<'_>, cell: &Cell, change: f64) -> BTreeMap<OpNam
         return names.into_iter().zip(difference.iter().map(|d| d / mean)).collect();
     }
     let all = |side: &Side<'_>| -> Vec<OpName> {
-        side.ops.get(&signature).map_or_else(Vec::new, |o| o.iter().map(|op| side.name(*op)).collect())
+        side.ops
+            .get(&signature)
+            .map_or_else(Vec::new, |o| o.iter().map(|op| side.name(*op)).collect())
     };
     all(a).into_iter().chain(all(b)).map(|n| (n, 1.0)).collect()
 }

@@ -267,9 +267,8 @@ fn lanes_by_signature(
     for vector in vectors {
         let signature = side.graph.ops()[vector.op as usize].signature();
         let n = side.ops.get(&signature).map_or(1, Vec::len).max(1) as f64;
-        let lanes = out
-            .entry(signature)
-            .or_insert_with(|| vec![vec![0.0; side.steps()]; side.replicas()]);
+        let lanes =
+            out.entry(signature).or_insert_with(|| vec![vec![0.0; side.steps()]; side.replicas()]);
         for (r, lane) in lanes.iter_mut().enumerate() {
             for (t, v) in lane.iter_mut().enumerate() {
                 *v += side.value(vector, r, t) / n;
@@ -326,10 +325,7 @@ fn launch_delays(
 }
 
 /// Mean launch delay over the operations of each signature but the given, seconds, `[r][t]`.
-fn delay_lanes(
-    side: &Side<'_>,
-    without: &BTreeSet<OpName>,
-) -> BTreeMap<Signature, Vec<Vec<f64>>> {
+fn delay_lanes(side: &Side<'_>, without: &BTreeSet<OpName>) -> BTreeMap<Signature, Vec<Vec<f64>>> {
     let mut out = BTreeMap::new();
     let delay: BTreeMap<u32, &StepVector> =
         side.model.launch_delay.iter().map(|v| (v.op, v)).collect();

@@ -69,7 +69,9 @@ impl DiffError {
             DiffError::NothingMatches => {
                 Some("compare the step times alone: give two step logs (CSV)")
             }
-            DiffError::TooFewSteps { .. } => Some("record more steps; 20 on either side serve well"),
+            DiffError::TooFewSteps { .. } => {
+                Some("record more steps; 20 on either side serve well")
+            }
             DiffError::StepTime { .. } => Some("step times are positive seconds"),
             DiffError::Replicas { .. } => {
                 Some("the file was edited or cut; calibrate the trace again")

@@ -37,11 +37,7 @@ impl Sized {
             rows.iter().map(|&t| series[t]).sum::<f64>() / rows.len().max(1) as f64
         };
         let (a, b) = (mean(&self.series.0, rows_a), mean(&self.series.1, rows_b));
-        if self.variance {
-            (a > 0.0 && b > 0.0).then(|| 0.5 * (b / a).ln())
-        } else {
-            Some(b - a)
-        }
+        if self.variance { (a > 0.0 && b > 0.0).then(|| 0.5 * (b / a).ln()) } else { Some(b - a) }
     }
 
     /// The size that resampled steps give, from where all steps gave `change`.
@@ -168,7 +164,8 @@ fn scenarios(
         });
     }
     let total = less(after, before);
-    let joint = if causes.is_empty() { [0.0; 2] } else { less(figures(a, &joint, tape_a, run)?, before) };
+    let joint =
+        if causes.is_empty() { [0.0; 2] } else { less(figures(a, &joint, tape_a, run)?, before) };
     let sum = added.iter().flatten().fold([0.0; 2], |s, f| [s[0] + f[0], s[1] + f[1]]);
     let mut out = vec![Some(total), Some(sum), Some(joint), Some(less(total, joint))];
     out.extend(added);
@@ -210,8 +207,8 @@ fn step_change(
         let values: Vec<f64> = repeated.iter().map(|r| r[at][k]).collect();
         let n = units as f64;
         let variance = moments(&values).1 / (values.len() as f64 - 1.0) * n / (n - 1.0);
-        let half = htest::t_quantile_upper(0.5 * (1.0 - options.confidence), n - 1.0)
-            * variance.sqrt();
+        let half =
+            htest::t_quantile_upper(0.5 * (1.0 - options.confidence), n - 1.0) * variance.sqrt();
         Some(Bounds { lower: value[k] - half, upper: value[k] + half })
     };
     StepChange {

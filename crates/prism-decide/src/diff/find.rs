@@ -86,11 +86,8 @@ pub(super) struct Setting<'a> {
 /// Tests all contrasts of all blocks and finds the causes.
 pub(super) fn search(blocks: Vec<Block>, setting: &Setting<'_>) -> Search {
     let blocks: Vec<Analysed> = blocks.into_iter().map(Analysed::new).collect();
-    let contrasts: Vec<Contrast> = blocks
-        .iter()
-        .enumerate()
-        .flat_map(|(i, b)| contrasts(i, b, setting))
-        .collect();
+    let contrasts: Vec<Contrast> =
+        blocks.iter().enumerate().flat_map(|(i, b)| contrasts(i, b, setting)).collect();
     let first: Vec<f64> = contrasts.iter().map(|c| c.test.p_value(c.test.difference)).collect();
     let mut search = Search { blocks, contrasts, causes: Vec::new(), p_first: holm(&first) };
     while search.causes.len() < MOST_CAUSES && search.step(setting) {}
@@ -151,8 +148,7 @@ fn sets(block: &Block) -> Vec<Vec<usize>> {
         let mut groups: BTreeMap<Common, Vec<usize>> = BTreeMap::new();
         for (i, cell) in block.cells.iter().enumerate() {
             let s = cell.signature();
-            let (kind, stage, chunk) =
-                (s.map(|s| s.kind), s.map(|s| s.stage), s.map(|s| s.chunk));
+            let (kind, stage, chunk) = (s.map(|s| s.kind), s.map(|s| s.stage), s.map(|s| s.chunk));
             let key = match level {
                 0 => (None, None, None, None),
                 1 => (kind, None, None, None),
@@ -215,7 +211,8 @@ impl Search {
 
     /// What a contrast still differs by.
     fn rest(&self, contrast: &Contrast, taken: &[Vec<f64>]) -> f64 {
-        let out: f64 = contrast.weights.iter().zip(&taken[contrast.block]).map(|(w, t)| w * t).sum();
+        let out: f64 =
+            contrast.weights.iter().zip(&taken[contrast.block]).map(|(w, t)| w * t).sum();
         contrast.test.difference - out
     }
 
@@ -227,11 +224,8 @@ impl Search {
                 (0..self.contrasts.len()).filter(|&i| self.contrasts[i].open).collect();
             let rest: Vec<f64> =
                 open.iter().map(|&i| self.rest(&self.contrasts[i], &taken)).collect();
-            let p: Vec<f64> = open
-                .iter()
-                .zip(&rest)
-                .map(|(&i, &d)| self.contrasts[i].test.p_value(d))
-                .collect();
+            let p: Vec<f64> =
+                open.iter().zip(&rest).map(|(&i, &d)| self.contrasts[i].test.p_value(d)).collect();
             let corrected = holm(&p);
             let gain = |k: usize| rest[k] * rest[k] * self.contrasts[open[k]].precision;
             let best = (0..open.len())
@@ -309,10 +303,8 @@ impl Search {
     fn fit(&mut self, block: usize, setting: &Setting<'_>) -> bool {
         let own = self.of_block(block);
         let analysed = &self.blocks[block];
-        let sets: Vec<&[usize]> = own
-            .iter()
-            .map(|&k| self.contrasts[self.causes[k].contrast].cells.as_slice())
-            .collect();
+        let sets: Vec<&[usize]> =
+            own.iter().map(|&k| self.contrasts[self.causes[k].contrast].cells.as_slice()).collect();
         let Some(weights) = analysed.covariance.weights(&sets) else { return false };
         for (&k, weights) in own.iter().zip(weights) {
             let pair = analysed.series(&weights, setting);

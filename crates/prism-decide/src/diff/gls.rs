@@ -153,9 +153,8 @@ mod tests {
         let x = [1.0, -2.0, 3.0];
         let y = covariance.solve(&x);
         for i in 0..3 {
-            let back: f64 = (0..3)
-                .map(|j| (0.7 + if i == j { covariance.own[i] } else { 0.0 }) * y[j])
-                .sum();
+            let back: f64 =
+                (0..3).map(|j| (0.7 + if i == j { covariance.own[i] } else { 0.0 }) * y[j]).sum();
             assert!((back - x[i]).abs() < 1e-12, "{back}");
         }
     }

@@ -204,7 +204,13 @@ fn window_warnings(a: &Steps, b: &Steps) -> Vec<String> {
         sides => vec![format!(
             "{} recorded in one window of steps: how far runs of one job differ from each other is in no \
              interval",
-            if sides.len() == 2 { "A and B were each" } else if sides[0] == "A" { "A was" } else { "B was" }
+            if sides.len() == 2 {
+                "A and B were each"
+            } else if sides[0] == "A" {
+                "A was"
+            } else {
+                "B was"
+            }
         )],
     }
 }
@@ -277,8 +283,7 @@ fn sized(a: &Side<'_>, b: &Side<'_>, search: &Search, cause: &Cause) -> Sized {
     let contrast = &search.contrasts[cause.contrast];
     let block = &search.blocks[contrast.block].block;
     let variance = is_variance(search, cause);
-    let series =
-        (find::combine(&block.a, &cause.weights), find::combine(&block.b, &cause.weights));
+    let series = (find::combine(&block.a, &cause.weights), find::combine(&block.b, &cause.weights));
     let change = if variance {
         let (x, y) = (moments(&series.0).0, moments(&series.1).0);
         (x > 0.0 && y > 0.0).then(|| 0.5 * (y / x).ln())
@@ -341,8 +346,7 @@ fn effects(a: &DurationModel, b: &DurationModel, search: &Search) -> Vec<EffectC
     let of = |model: &DurationModel, kind| {
         model.effects.iter().find(|e| e.kind == kind && e.kept).map(|e| e.sd_log)
     };
-    let mut kinds: Vec<EffectKind> =
-        a.effects.iter().chain(&b.effects).map(|e| e.kind).collect();
+    let mut kinds: Vec<EffectKind> = a.effects.iter().chain(&b.effects).map(|e| e.kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
     kinds

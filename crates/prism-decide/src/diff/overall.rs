@@ -87,9 +87,7 @@ fn interval(
     }
     let n = units as f64;
     let most = n - 1.0;
-    let freedom = p.map_or(most, |p| {
-        (4.0 * p * (1.0 - p) * n - 1.0).clamp(most.min(3.0), most)
-    });
+    let freedom = p.map_or(most, |p| (4.0 * p * (1.0 - p) * n - 1.0).clamp(most.min(3.0), most));
     let variance = moments(logs).1 / (logs.len() as f64 - 1.0);
     let half = htest::t_quantile_upper(0.5 * (1.0 - confidence), freedom)
         * (variance * n / (n - 1.0)).sqrt();

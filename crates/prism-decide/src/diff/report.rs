@@ -61,9 +61,7 @@ impl Overall {
     /// Whether B's mean step time exceeds A's by more than a share `tolerance`, its interval
     /// included.
     pub fn slower_than(&self, tolerance: f64) -> bool {
-        self.mean()
-            .and_then(|m| m.ratio_interval)
-            .is_some_and(|i| i.lower > 1.0 + tolerance)
+        self.mean().and_then(|m| m.ratio_interval).is_some_and(|i| i.lower > 1.0 + tolerance)
     }
 }
 

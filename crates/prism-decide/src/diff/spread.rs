@@ -223,8 +223,8 @@ fn inside(a: &Side<'_>, b: &Side<'_>) -> Vec<Block> {
     if a.model.microbatches.min(b.model.microbatches) < 2 || both.is_empty() {
         return Vec::new();
     }
-    let shared = (a.model.compute.microbatch_shared || b.model.compute.microbatch_shared)
-        && both.len() > 1;
+    let shared =
+        (a.model.compute.microbatch_shared || b.model.compute.microbatch_shared) && both.len() > 1;
     let load: Vec<f64> = both
         .iter()
         .map(|&(i, j, _)| {

@@ -142,7 +142,13 @@ pub(super) fn median(values: &mut [f64]) -> f64 {
 /// A second opinion that takes no law for granted: the permutation p-value of the studentised
 /// difference, with enough permutations for `tests` tests at `alpha`. `None` where the units admit too
 /// few distinct permutations, or so many units that the t test needs no second opinion.
-pub(super) fn permutation(pair: &Pair, least: f64, tests: usize, alpha: f64, seed: u64) -> Option<f64> {
+pub(super) fn permutation(
+    pair: &Pair,
+    least: f64,
+    tests: usize,
+    alpha: f64,
+    seed: u64,
+) -> Option<f64> {
     const MOST_UNITS: usize = 400;
     let (n, m) = (pair.a.len(), pair.b.len());
     let wanted = 4.0 * tests as f64 / alpha;
@@ -182,8 +188,11 @@ mod tests {
         let ids: Vec<i64> = (0..12).collect();
         let windows: Vec<u32> = (0..12).map(|t| t / 4).collect();
         let steps = Steps { ids, windows: windows.clone() };
-        let apart: Vec<f64> =
-            windows.iter().enumerate().map(|(t, &w)| f64::from(w) + 0.01 * (t % 3) as f64).collect();
+        let apart: Vec<f64> = windows
+            .iter()
+            .enumerate()
+            .map(|(t, &w)| f64::from(w) + 0.01 * (t % 3) as f64)
+            .collect();
         let pair_of = pair((&steps, &apart), (&steps, &apart));
         assert_eq!((pair_of.unit, pair_of.a.len()), (ResampleUnit::Window, 3));
         let alike: Vec<f64> = (0..12).map(|t| f64::from(t * 7 % 5)).collect();

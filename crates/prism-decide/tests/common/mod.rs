@@ -23,7 +23,13 @@ pub(crate) struct Job {
 }
 
 /// A plan with every effect at a realistic size.
-pub(crate) fn spec(replicas: u32, stages: u16, microbatches: u32, steps: u32, seed: u64) -> SynthSpec {
+pub(crate) fn spec(
+    replicas: u32,
+    stages: u16,
+    microbatches: u32,
+    steps: u32,
+    seed: u64,
+) -> SynthSpec {
     let plan = Schedule { replicas, ..Schedule::new(ScheduleKind::OneFOneB, stages, microbatches) };
     let mut spec = SynthSpec::new(plan, steps);
     spec.seed = seed;
@@ -130,8 +136,7 @@ impl Job {
         }
         // Clock errors that the record has cannot be recorded again.
         work.iter_mut().for_each(|w| *w = w.max(0.0));
-        let table =
-            to_op_table(&r.graph, r.observed.steps(), &work, Some(&delay), &self.meta)?;
+        let table = to_op_table(&r.graph, r.observed.steps(), &work, Some(&delay), &self.meta)?;
         let replayed = Replayed::new(self.builder, &table)?;
         Ok(Job { builder: self.builder, replayed, meta: self.meta.clone() })
     }
