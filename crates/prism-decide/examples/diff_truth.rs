@@ -121,10 +121,10 @@ fn cases(job: &Job) -> Result<Vec<Case>, Failure> {
         ops().map(|op| op.kind).filter(|k| k.class() == KernelClass::Collective).min()
     {
         out.push(Case {
-            name: format!("{kind} +20 %"),
+            name: format!("{kind} +50 %"),
             job: job.changed(|op, _, work, _| {
                 if op.kind == kind {
-                    *work *= 1.2;
+                    *work *= 1.5;
                 }
             })?,
             named: Box::new(move |f| f.scope.kind == Some(kind) && f.scope.part == Part::StepWork),
@@ -192,7 +192,7 @@ fn report_case(job: &Job, case: &Case, seeds: u64) -> Result<(), Failure> {
 
 /// Change of the mean step time of the very steps, against what "added to A" says of it.
 fn share() -> Result<(), Failure> {
-    const SEEDS: u64 = 60;
+    const SEEDS: u64 = 40;
     println!("\"Added to A\" against the true change of the mean step time, {SEEDS} random halves");
     for (name, job) in jobs()? {
         println!("  {name}");

@@ -308,7 +308,9 @@ fn half(interval: Bounds) -> f64 {
     0.5 * (interval.upper - interval.lower)
 }
 
+/// A time with its sign; what is below a nanosecond is none.
 fn signed(value_s: f64) -> String {
+    let value_s = if value_s.abs() < 1e-9 { 0.0 } else { value_s };
     let sign = if value_s > 0.0 { "+" } else { "" };
     format!("{sign}{}", seconds(value_s))
 }
@@ -322,6 +324,9 @@ fn explained(parts: &Parts) -> Table {
     let e = &parts.explained;
     let columns = ["", ">mean", "interval", ">p95", "interval"];
     let mut table = Table::new("Change of the predicted step time, B less A", &columns);
+    // Predictions are single precision: a difference of them has no more digits than that.
+    let least = 1e-5 * e.total.mean_s.abs().max(e.joint.mean_s.abs());
+    let rounded = |v: f64| if v.abs() < least { 0.0 } else { v };
     for (name, c) in [
         ("total", &e.total),
         ("findings, summed one by one", &e.sum),
@@ -336,9 +341,9 @@ fn explained(parts: &Parts) -> Table {
         };
         table.row(vec![
             name.to_owned(),
-            signed(c.mean_s),
+            signed(rounded(c.mean_s)),
             interval(c.mean_interval_s),
-            signed(c.p95_s),
+            signed(rounded(c.p95_s)),
             interval(c.p95_interval_s),
         ]);
     }

@@ -1,10 +1,13 @@
 //! Weights that separate a change of some cells from what all cells do together.
 //!
-//! The differences of a block's cells, B less A, have covariance `common·11ᵀ + diag(own)`: steps move
-//! all cells together, and each on its own. The best linear unbiased estimate of a change that a set
-//! of cells shares is generalised least squares under that covariance: where the common part is large
-//! it compares the set with the other cells of the same step, where it is small it takes the set as it
-//! is.
+//! The differences of a block's cells, B less A, have covariance
+//! `common·11ᵀ + Σ replica·1ᵣ1ᵣᵀ + diag(own)`: steps move all cells together, the microbatches of a
+//! replica move all of its cells together (forward and backward, on all stages), and each moves on its
+//! own. The best linear unbiased estimate of a change that a set of cells shares is generalised least
+//! squares under that covariance: where a common part is large it compares the set with other cells of
+//! the same step and replica, where it is small it takes the set as it is.
+
+use std::collections::BTreeMap;
 
 use super::cells::Block;
 use super::units::{median, moments};
@@ -13,67 +16,113 @@ use super::units::{median, moments};
 #[derive(Clone, Debug)]
 pub(super) struct Covariance {
     common: f64,
+    replica: f64,
     own: Vec<f64>,
+    /// Cells of each replica; empty where replicas cannot be told from the whole.
+    groups: Vec<Vec<usize>>,
 }
 
 /// Least share of the median cell's variance that a cell is taken to have, so that no weight rests on
 /// a cell that happened not to vary.
 const LEAST_OWN: f64 = 0.25;
 
+/// A centre of values that one of many that differ does not move: the median; the mean of two.
+fn centre(mut values: Vec<f64>) -> f64 {
+    median(&mut values)
+}
+
+/// Variance of the centre of n values of variance 1.
+fn centre_variance(n: usize) -> f64 {
+    let n = n.max(1) as f64;
+    // A median of many has π/2n.
+    if n > 2.0 { std::f64::consts::FRAC_PI_2 / n } else { 1.0 / n }
+}
+
+fn groups(block: &Block) -> Vec<Vec<usize>> {
+    let mut by_replica: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (i, cell) in block.cells.iter().enumerate() {
+        let Some(dp) = cell.dp else { return Vec::new() };
+        by_replica.entry(dp).or_default().push(i);
+    }
+    let whole = by_replica.len() < 2 || by_replica.values().any(|g| g.len() < 2);
+    if whole { Vec::new() } else { by_replica.into_values().collect() }
+}
+
 impl Covariance {
-    /// Estimated from what is left of both sides' steps after each side's mean: robustly, by the
-    /// median over cells for the common part.
+    /// Estimated from what is left of both sides' steps after each side's mean: robustly, by medians
+    /// over cells for the common parts.
     pub(super) fn of(block: &Block) -> Covariance {
         let n = block.cells.len();
-        let centred = |lanes: &[Vec<f64>]| -> Vec<Vec<f64>> {
-            let less_mean = |l: &Vec<f64>| {
-                let mean = moments(l).0;
-                l.iter().map(|v| v - mean).collect()
-            };
-            lanes.iter().map(less_mean).collect()
+        let groups = groups(block);
+        let less_mean = |l: &Vec<f64>| -> Vec<f64> {
+            let mean = moments(l).0;
+            l.iter().map(|v| v - mean).collect()
         };
-        let (mut own, mut common, mut freedom) = (vec![0.0; n], 0.0, 0.0);
-        for side in [centred(&block.a), centred(&block.b)] {
+        let (mut own, mut common, mut replica) = (vec![0.0; n], 0.0, 0.0);
+        let mut freedom = 0.0;
+        for lanes in [&block.a, &block.b] {
+            let side: Vec<Vec<f64>> = lanes.iter().map(less_mean).collect();
             let steps = side.first().map_or(0, Vec::len);
             for t in 0..steps {
-                let mut now: Vec<f64> = side.iter().map(|l| l[t]).collect();
-                let centre = if n > 2 {
-                    median(&mut now)
-                } else {
-                    now.iter().sum::<f64>() / n.max(1) as f64
-                };
-                common += centre * centre;
-                for (o, lane) in own.iter_mut().zip(&side) {
-                    *o += (lane[t] - centre).powi(2);
+                let whole = centre(side.iter().map(|l| l[t]).collect());
+                common += whole * whole;
+                let mut rest: Vec<f64> = side.iter().map(|l| l[t] - whole).collect();
+                for group in &groups {
+                    let part = centre(group.iter().map(|&c| rest[c]).collect());
+                    replica += part * part / groups.len() as f64;
+                    group.iter().for_each(|&c| rest[c] -= part);
                 }
+                own.iter_mut().zip(&rest).for_each(|(o, r)| *o += r * r);
             }
             freedom += steps as f64 - 1.0;
         }
         let freedom = f64::max(freedom, 1.0);
         let floor = block.least * block.least;
         if n == 1 {
-            return Covariance { common: 0.0, own: vec![(common / freedom).max(floor)] };
+            let own = vec![(common / freedom).max(floor)];
+            return Covariance { common: 0.0, replica: 0.0, own, groups };
         }
-        // The centre took one of n degrees of freedom.
-        let scale = n as f64 / (n as f64 - 1.0) / freedom;
+        // Centres took a degree of freedom of each group, or of the whole.
+        let size = groups.first().map_or(n, Vec::len);
+        let scale = size as f64 / (size as f64 - 1.0) / freedom;
         own.iter_mut().for_each(|o| *o *= scale);
         let least = LEAST_OWN * median(&mut own.clone());
         own.iter_mut().for_each(|o| *o = o.max(least).max(floor));
-        // A median of n cells has about π/2n of a cell's variance.
-        let spread = if n > 2 { std::f64::consts::FRAC_PI_2 } else { 1.0 };
-        let noise = own.iter().sum::<f64>() / n as f64 * spread / n as f64;
-        Covariance { common: (common / freedom - noise).max(0.0), own }
+        let mean_own = own.iter().sum::<f64>() / n as f64;
+        let count = groups.len().max(1) as f64;
+        let replica = if groups.is_empty() {
+            0.0
+        } else {
+            let seen = replica / freedom * count / (count - 1.0);
+            (seen - mean_own * centre_variance(size)).max(0.0)
+        };
+        let noise = mean_own * centre_variance(n) + replica / count;
+        Covariance { common: (common / freedom - noise).max(0.0), replica, own, groups }
     }
 
-    /// Inverse covariance times a vector (Sherman and Morrison).
-    pub(super) fn solve(&self, x: &[f64]) -> Vec<f64> {
-        let scaled: Vec<f64> = x.iter().zip(&self.own).map(|(x, o)| x / o).collect();
-        if self.common <= 0.0 {
-            return scaled;
+    /// Inverse of the covariance without the common part times a vector (Sherman and Morrison).
+    fn solve_apart(&self, x: &[f64]) -> Vec<f64> {
+        let mut out: Vec<f64> = x.iter().zip(&self.own).map(|(x, o)| x / o).collect();
+        if self.replica > 0.0 {
+            for group in &self.groups {
+                let precision: f64 = group.iter().map(|&c| 1.0 / self.own[c]).sum();
+                let sum: f64 = group.iter().map(|&c| out[c]).sum();
+                let shared = sum / (1.0 / self.replica + precision);
+                group.iter().for_each(|&c| out[c] -= shared / self.own[c]);
+            }
         }
-        let precision: f64 = self.own.iter().map(|o| 1.0 / o).sum();
-        let shared = scaled.iter().sum::<f64>() / (1.0 / self.common + precision);
-        scaled.iter().zip(&self.own).map(|(s, o)| s - shared / o).collect()
+        out
+    }
+
+    /// Inverse covariance times a vector.
+    pub(super) fn solve(&self, x: &[f64]) -> Vec<f64> {
+        let mut out = self.solve_apart(x);
+        if self.common > 0.0 {
+            let ones = self.solve_apart(&vec![1.0; x.len()]);
+            let shared = out.iter().sum::<f64>() / (1.0 / self.common + ones.iter().sum::<f64>());
+            out.iter_mut().zip(&ones).for_each(|(o, one)| *o -= shared * one);
+        }
+        out
     }
 
     /// Weights of the cells in the estimate of each set's change, all sets fitted together, `[set][cell]`;
@@ -162,7 +211,8 @@ mod tests {
     #[test]
     fn weights_find_what_changed() {
         // A large common part: a set is compared with the rest, and everything else with itself.
-        let covariance = Covariance { common: 1e6, own: vec![1.0; 4] };
+        let covariance =
+            Covariance { common: 1e6, replica: 0.0, own: vec![1.0; 4], groups: Vec::new() };
         let w = covariance.weights(&[&[0]]).unwrap();
         assert!((w[0][0] - 1.0).abs() < 1e-12 && (w[0][1] + 1.0 / 3.0).abs() < 1e-5, "{w:?}");
         // Several sets are fitted together: each set's weights see 1 of it and nothing of the others.
