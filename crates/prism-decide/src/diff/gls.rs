@@ -198,12 +198,17 @@ mod tests {
 
     #[test]
     fn solving_is_multiplying_by_the_inverse() {
-        let covariance = Covariance { common: 0.7, own: vec![1.0, 2.0, 0.5] };
-        let x = [1.0, -2.0, 3.0];
+        let own = vec![1.0, 2.0, 0.5, 3.0];
+        let groups = vec![vec![0, 2], vec![1, 3]];
+        let covariance = Covariance { common: 0.7, replica: 1.3, own, groups };
+        let x = [1.0, -2.0, 3.0, 0.5];
         let y = covariance.solve(&x);
-        for i in 0..3 {
-            let back: f64 =
-                (0..3).map(|j| (0.7 + if i == j { covariance.own[i] } else { 0.0 }) * y[j]).sum();
+        for i in 0..4 {
+            let entry = |j: usize| {
+                0.7 + if i % 2 == j % 2 { 1.3 } else { 0.0 }
+                    + if i == j { covariance.own[i] } else { 0.0 }
+            };
+            let back: f64 = (0..4).map(|j| entry(j) * y[j]).sum();
             assert!((back - x[i]).abs() < 1e-12, "{back}");
         }
     }
