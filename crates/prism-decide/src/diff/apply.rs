@@ -90,7 +90,9 @@ impl Edit {
                 let size = transfer.rows_s.len() / pools;
                 for (i, pool) in transfer.rows_s.chunks_mut(size.max(1)).enumerate() {
                     if cell.dp.is_none_or(|dp| i % replicas == dp as usize) {
-                        pool.iter_mut().for_each(|v| *v = self.changed(*v, change));
+                        for v in pool.iter_mut() {
+                            *v = self.changed(*v, change);
+                        }
                         done = true;
                     }
                 }
@@ -131,14 +133,18 @@ impl Edit {
                     if let Some(lag) = lag {
                         let lane = &mut lag.lag_s[r * steps..(r + 1) * steps];
                         if lane.iter().all(|l| *l > ImpliedDependency::INACTIVE_S) {
-                            lane.iter_mut().for_each(|l| *l += shift);
+                            for l in lane.iter_mut() {
+                                *l += shift;
+                            }
                             continue;
                         }
                     }
                     let vector = delay_of(&mut model.launch_delay, op.0, replicas);
                     let lane = vector.values_s.len() / replicas;
                     let own = &mut vector.values_s[r * lane..(r + 1) * lane];
-                    own.iter_mut().for_each(|v| *v += shift);
+                    for v in own.iter_mut() {
+                        *v += shift;
+                    }
                 }
             }
         }
@@ -153,7 +159,9 @@ impl Edit {
             Some(EffectKind::Step) => between(model, factor, true),
             Some(EffectKind::StepWorker) => between(model, factor, false),
             Some(EffectKind::Congestion) => {
-                model.congestion.iter_mut().for_each(|c| *c = c.powf(factor));
+                for c in &mut model.congestion {
+                    *c = c.powf(factor);
+                }
                 !model.congestion.is_empty()
             }
             _ => false,

@@ -153,14 +153,16 @@ fn scenarios(
         let mut with = model_a.clone();
         let possible = cause.edit.apply(a, &mut with, size);
         cause.edit.apply(a, &mut joint, size);
-        added.push(match possible {
-            true => Some(less(figures(a, &with, tape_a, run)?, before)),
-            false => None,
+        added.push(if possible {
+            Some(less(figures(a, &with, tape_a, run)?, before))
+        } else {
+            None
         });
         let mut without = model_b.clone();
-        removed.push(match cause.edit.apply(b, &mut without, -size) {
-            true => Some(less(after, figures(b, &without, tape_b, run)?)),
-            false => None,
+        removed.push(if cause.edit.apply(b, &mut without, -size) {
+            Some(less(after, figures(b, &without, tape_b, run)?))
+        } else {
+            None
         });
     }
     let total = less(after, before);

@@ -16,7 +16,7 @@
 //! its first needs a false rejection by Holm. After true causes were taken out, the same holds of
 //! what is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use prism_stats::htest::holm;
 
@@ -142,7 +142,7 @@ fn contrasts(index: usize, analysed: &Analysed, setting: &Setting<'_>) -> Vec<Co
 fn sets(block: &Block) -> Vec<Vec<usize>> {
     /// What cells of a set have in common.
     type Common = (Option<prism_model::OpKind>, Option<u16>, Option<i16>, Option<u32>);
-    let mut seen: BTreeMap<Vec<usize>, ()> = BTreeMap::new();
+    let mut seen: BTreeSet<Vec<usize>> = BTreeSet::new();
     let mut out = Vec::new();
     for level in 0..8 {
         let mut groups: BTreeMap<Common, Vec<usize>> = BTreeMap::new();
@@ -162,7 +162,7 @@ fn sets(block: &Block) -> Vec<Vec<usize>> {
             groups.entry(key).or_default().push(i);
         }
         for cells in groups.into_values() {
-            if seen.insert(cells.clone(), ()).is_none() {
+            if seen.insert(cells.clone()) {
                 out.push(cells);
             }
         }
@@ -190,6 +190,12 @@ fn common<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
     values.all(|v| v == first).then_some(first)
 }
 
+/// What a contrast still differs by, given what causes take out of each block's cells.
+fn rest(contrast: &Contrast, taken: &[Vec<f64>]) -> f64 {
+    let out: f64 = contrast.weights.iter().zip(&taken[contrast.block]).map(|(w, t)| w * t).sum();
+    contrast.test.difference - out
+}
+
 impl Search {
     /// Causes of a block, as indices into `causes`.
     fn of_block(&self, block: usize) -> Vec<usize> {
@@ -209,25 +215,17 @@ impl Search {
         out
     }
 
-    /// What a contrast still differs by.
-    fn rest(&self, contrast: &Contrast, taken: &[Vec<f64>]) -> f64 {
-        let out: f64 =
-            contrast.weights.iter().zip(&taken[contrast.block]).map(|(w, t)| w * t).sum();
-        contrast.test.difference - out
-    }
-
     /// Finds one cause; `false` if there is none left.
     fn step(&mut self, setting: &Setting<'_>) -> bool {
         let taken: Vec<Vec<f64>> = (0..self.blocks.len()).map(|b| self.taken(b)).collect();
         loop {
             let open: Vec<usize> =
                 (0..self.contrasts.len()).filter(|&i| self.contrasts[i].open).collect();
-            let rest: Vec<f64> =
-                open.iter().map(|&i| self.rest(&self.contrasts[i], &taken)).collect();
+            let left: Vec<f64> = open.iter().map(|&i| rest(&self.contrasts[i], &taken)).collect();
             let p: Vec<f64> =
-                open.iter().zip(&rest).map(|(&i, &d)| self.contrasts[i].test.p_value(d)).collect();
+                open.iter().zip(&left).map(|(&i, &d)| self.contrasts[i].test.p_value(d)).collect();
             let corrected = holm(&p);
-            let gain = |k: usize| rest[k] * rest[k] * self.contrasts[open[k]].precision;
+            let gain = |k: usize| left[k] * left[k] * self.contrasts[open[k]].precision;
             let best = (0..open.len())
                 .filter(|&k| corrected[k] < setting.alpha)
                 .max_by(|&x, &y| gain(x).total_cmp(&gain(y)).then(y.cmp(&x)));
@@ -251,9 +249,11 @@ impl Search {
         setting: &Setting<'_>,
     ) -> Option<f64> {
         let c = &self.contrasts[contrast];
-        let out = c.test.difference - self.rest(c, taken);
+        let out = c.test.difference - rest(c, taken);
         let mut pair = c.pair.clone();
-        pair.b.iter_mut().for_each(|v| *v -= out);
+        for v in &mut pair.b {
+            *v -= out;
+        }
         let least = self.blocks[c.block].block.least;
         permutation(&pair, least, self.contrasts.len(), setting.alpha, setting.seed)
     }

@@ -70,7 +70,9 @@ impl Covariance {
                 for group in &groups {
                     let part = centre(group.iter().map(|&c| rest[c]).collect());
                     replica += part * part / groups.len() as f64;
-                    group.iter().for_each(|&c| rest[c] -= part);
+                    for &c in group {
+                        rest[c] -= part;
+                    }
                 }
                 own.iter_mut().zip(&rest).for_each(|(o, r)| *o += r * r);
             }
@@ -85,9 +87,13 @@ impl Covariance {
         // Centres took a degree of freedom of each group, or of the whole.
         let size = groups.first().map_or(n, Vec::len);
         let scale = size as f64 / (size as f64 - 1.0) / freedom;
-        own.iter_mut().for_each(|o| *o *= scale);
+        for o in &mut own {
+            *o *= scale;
+        }
         let least = LEAST_OWN * median(&mut own.clone());
-        own.iter_mut().for_each(|o| *o = o.max(least).max(floor));
+        for o in &mut own {
+            *o = o.max(least).max(floor);
+        }
         let mean_own = own.iter().sum::<f64>() / n as f64;
         let count = groups.len().max(1) as f64;
         let replica = if groups.is_empty() {
@@ -108,7 +114,9 @@ impl Covariance {
                 let precision: f64 = group.iter().map(|&c| 1.0 / self.own[c]).sum();
                 let sum: f64 = group.iter().map(|&c| out[c]).sum();
                 let shared = sum / (1.0 / self.replica + precision);
-                group.iter().for_each(|&c| out[c] -= shared / self.own[c]);
+                for &c in group {
+                    out[c] -= shared / self.own[c];
+                }
             }
         }
         out
@@ -133,7 +141,9 @@ impl Covariance {
             .iter()
             .map(|set| {
                 let mut x = vec![0.0; n];
-                set.iter().for_each(|&c| x[c] = 1.0);
+                for &c in *set {
+                    x[c] = 1.0;
+                }
                 self.solve(&x)
             })
             .collect();
@@ -155,7 +165,9 @@ impl Covariance {
     /// Precision of a set's change if nothing else changed.
     pub(super) fn precision(&self, set: &[usize]) -> f64 {
         let mut x = vec![0.0; self.own.len()];
-        set.iter().for_each(|&c| x[c] = 1.0);
+        for &c in set {
+            x[c] = 1.0;
+        }
         let solved = self.solve(&x);
         set.iter().map(|&c| solved[c]).sum()
     }
@@ -203,13 +215,13 @@ mod tests {
         let covariance = Covariance { common: 0.7, replica: 1.3, own, groups };
         let x = [1.0, -2.0, 3.0, 0.5];
         let y = covariance.solve(&x);
-        for i in 0..4 {
+        for (i, &x) in x.iter().enumerate() {
             let entry = |j: usize| {
                 0.7 + if i % 2 == j % 2 { 1.3 } else { 0.0 }
                     + if i == j { covariance.own[i] } else { 0.0 }
             };
             let back: f64 = (0..4).map(|j| entry(j) * y[j]).sum();
-            assert!((back - x[i]).abs() < 1e-12, "{back}");
+            assert!((back - x).abs() < 1e-12, "{back}");
         }
     }
 

@@ -6,7 +6,7 @@ use prism_stats::{htest, ks, ks_statistic_two, quantile_type7, resample::Windows
 
 use super::DiffError;
 use super::report::{Overall, StatisticChange, TwoSampleTest};
-use super::units::{Steps, compare, moments, pair, unit_of};
+use super::units::{FEW_UNITS, Steps, compare, moments, pair, unit_of};
 
 /// Step times of one side with the steps they belong to.
 pub(super) struct Times<'a> {
@@ -153,7 +153,11 @@ fn tests(a: &Times<'_>, b: &Times<'_>) -> Result<Vec<TwoSampleTest>, DiffError> 
     let p = test.p_value(test.difference);
     if test.standard_error > 0.0 {
         out.push(TwoSampleTest {
-            name: "Welch t (mean)".to_owned(),
+            name: if pair.a.len().min(pair.b.len()) < FEW_UNITS {
+                "Student t (mean)".to_owned()
+            } else {
+                "Welch t (mean)".to_owned()
+            },
             statistic: test.difference / test.standard_error,
             p_value: p,
         });

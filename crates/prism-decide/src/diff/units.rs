@@ -19,7 +19,7 @@ pub(super) struct Pair {
 }
 
 /// Below this many units on one side both are taken to have one variance.
-const FEW_UNITS: usize = 6;
+pub(super) const FEW_UNITS: usize = 6;
 
 /// Outcome of a comparison of two means.
 #[derive(Clone, Copy, Debug)]

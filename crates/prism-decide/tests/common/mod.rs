@@ -135,7 +135,9 @@ impl Job {
             }
         }
         // Clock errors that the record has cannot be recorded again.
-        work.iter_mut().for_each(|w| *w = w.max(0.0));
+        for w in &mut work {
+            *w = w.max(0.0);
+        }
         let table = to_op_table(&r.graph, r.observed.steps(), &work, Some(&delay), &self.meta)?;
         let replayed = Replayed::new(self.builder, &table)?;
         Ok(Job { builder: self.builder, replayed, meta: self.meta.clone() })
