@@ -10,6 +10,9 @@ use prism_model::{EffectKind, OpKind};
 
 type Outcome = Result<(), Failure>;
 
+/// What happens to an operation of a replica, to its work and its delay.
+type Change = fn(&prism_graph::Op, u32, &mut f64, &mut f64);
+
 /// Findings without the step time they explain.
 fn quick() -> DiffOptions {
     DiffOptions { samples: 16, repetitions: 0, ..DiffOptions::default() }
@@ -94,7 +97,6 @@ fn a_slow_kernel_of_a_recorded_job_is_named_first() -> Outcome {
 #[test]
 fn a_change_is_named_at_its_own_level() -> Outcome {
     let job = Job::synthetic(&spec(4, 3, 8, 60, 31))?;
-    type Change = fn(&prism_graph::Op, u32, &mut f64, &mut f64);
     let cases: [(&str, Change); 5] = [
         ("forward-compute", |op, _, w, _| {
             if op.kind == OpKind::ForwardCompute {
