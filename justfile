@@ -32,10 +32,11 @@ bench:
     cargo bench -p prism-engine --bench kernel
     python3 scripts/bench_kernel.py
 
-# Figures that take minutes: effects against truth, coverage of intervals
+# Figures that take minutes: effects against truth, coverage of intervals, errors of comparisons
 figures:
     cargo run --release -q -p prism-engine --example calibrate_truth
     cargo run --release -q -p prism-engine --example coverage
+    cargo run --release -q -p prism-decide --example diff_truth
 
 # Fuzz every reader for some seconds each
 fuzz seconds="60":

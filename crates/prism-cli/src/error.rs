@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 
 use prism_decide::compare::CompareError;
+use prism_decide::diff::DiffError;
 use prism_decide::reference::ReferenceError;
 use prism_decide::scenario::ScenarioError;
 use prism_engine::calibrate::CalibrateError;
@@ -65,6 +66,9 @@ pub(crate) enum CliError {
     /// A comparison of scenarios that is refused.
     #[error("no comparison for `{file}`")]
     Compare { file: String, source: CompareError },
+    /// A comparison that is refused.
+    #[error("`{a}` and `{b}` cannot be compared")]
+    Diff { a: String, b: String, source: DiffError },
     /// A synthetic trace that cannot be made.
     #[error("no synthetic trace")]
     Synth { source: SynthError },
@@ -95,6 +99,7 @@ impl CliError {
             CliError::Validate { source, .. } => source.hint(),
             CliError::Scenario { source, .. } => source.hint(),
             CliError::Compare { source, .. } => source.hint(),
+            CliError::Diff { source, .. } => source.hint(),
             CliError::Synth { source } => source.hint(),
             CliError::Report(e) => e.hint(),
             CliError::Threads { .. } => Some("lower `--threads`"),

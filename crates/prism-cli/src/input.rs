@@ -7,12 +7,16 @@ use std::path::Path;
 use prism_engine::profile::{Profile, SourceFile};
 use prism_engine::replay::{Choice, choose_builder};
 use prism_io::{
-    Loaded, ReadOptions, meta_candidates, read_op_table, read_op_table_bytes, sha256_hex,
+    Limits, Loaded, ReadOptions, looks_like_step_log, meta_candidates, read_op_table,
+    read_op_table_bytes, sha256_hex,
 };
 
 use crate::args::TraceArgs;
 use crate::context::Context;
 use crate::error::{CliError, usage};
+
+/// Larger files are no logs of step times.
+const LOG_LIMIT: u64 = 1 << 30;
 
 /// What a file turned out to be.
 pub(crate) enum Input {
@@ -41,6 +45,17 @@ pub(crate) fn replayed(
     context
         .phase("replay", || choose_builder(&loaded.table))
         .map_err(|source| CliError::Graph { file: name(path), source })
+}
+
+/// Whether a file is a log of step times, as opposed to a trace or a profile. Standard input is not
+/// looked at.
+pub(crate) fn is_step_log(path: &Path) -> bool {
+    let head = || -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(LOG_LIMIT).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    path.is_file() && head().is_ok_and(|bytes| looks_like_step_log(&bytes, Limits::default()))
 }
 
 /// Reads a trace or a profile.

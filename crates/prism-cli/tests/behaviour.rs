@@ -283,14 +283,29 @@ fn assert_keys(schema: &Value, output: &Value) {
 fn committed_schemas_are_those_of_the_outputs() {
     let folder = Folder::with_job();
     let synth = ["synth", "--plan", "microbatches=2", "--steps", "3", "-o", "x.csv", "--json"];
-    let outputs: [(&str, &[&str]); 7] = [
+    let whatif = [
+        "whatif",
+        "job.csv",
+        "--json",
+        "--scenario",
+        "repack",
+        "--samples",
+        "200",
+        "--bootstrap",
+        "4",
+    ];
+    let explain = ["explain", "job.csv", "--json", "--samples", "200", "--path-samples", "20"];
+    let outputs: [(&str, &[&str]); 10] = [
         ("replay", &["replay", "job.csv", "--json"]),
         ("profile", &["calibrate", "job.csv", "--json"]),
         ("predict", &["predict", "job.csv", "--json", "--bootstrap", "0"]),
         ("validate", &["validate", "job.csv", "--json", "--splits", "2", "--samples", "200"]),
+        ("diff", &["diff", "job.csv", "job.csv", "--json", "--bootstrap", "0"]),
         ("synth", &synth),
         ("timeline", &["trace", "job.csv", "--json", "-o", "timeline.json"]),
         ("whatif-reference", &["whatif", "job.csv", "--json"]),
+        ("whatif", &whatif),
+        ("explain", &explain),
     ];
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
     for (name, args) in outputs {

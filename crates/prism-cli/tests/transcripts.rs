@@ -83,6 +83,47 @@ fn validate() {
 }
 
 #[test]
+fn diff() {
+    let folder = Folder::with_job();
+    folder.done(&[
+        "synth",
+        "--plan",
+        "dp=2,pp=2,microbatches=4",
+        "--steps",
+        "60",
+        "--effect",
+        "worker=3%",
+        "--effect",
+        "microbatch=10%",
+        "--effect",
+        "residual=1%",
+        "--effect",
+        "transfer=5%",
+        "--duration",
+        "backward=220ms",
+        "-qq",
+        "-o",
+        "slow.csv",
+    ]);
+    folder.write("before.csv", "step,step_s\n1,1.01\n2,1.02\n3,1.00\n4,1.03\n");
+    folder.write("after.csv", "step,step_time_ms\n1,1110\n2,1130\n3,1120\n4,1125\n");
+    folder.write("odd.csv", "step,step_s,elapsed_ms\n1,1,1000\n");
+    folder.write("bad.csv", "step,step_s\n1,NaN\n1,0\n2,x\n");
+    snapshot!(
+        "diff",
+        folder,
+        ["diff", "job.csv", "slow.csv", "--tolerance", "2%"],
+        ["diff", "job.csv", "job.csv", "--bootstrap", "4"],
+        ["diff", "job.csv", "slow.csv", "--format", "csv", "-q", "--bootstrap", "0"],
+        ["diff", "before.csv", "after.csv", "--fail-on-findings"],
+        ["diff", "before.csv", "after.csv", "--tolerance", "2%"],
+        ["diff", "before.csv", "odd.csv"],
+        ["diff", "before.csv", "bad.csv"],
+        ["diff", "before.csv", "job.csv"]
+    );
+}
+
+#[test]
 fn synth() {
     let folder = Folder::with_job();
     folder.done(&["calibrate", "job.csv", "-o", "profile.json", "-qq"]);
@@ -210,8 +251,10 @@ fn help() {
         ["calibrate", "-h"],
         ["predict", "-h"],
         ["validate", "-h"],
+        ["diff", "-h"],
         ["synth", "-h"],
         ["whatif", "-h"],
+        ["explain", "-h"],
         ["trace", "-h"]
     );
 }

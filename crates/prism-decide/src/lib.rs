@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | [`critical`] | an evaluated step | its critical path, and everything else's slack |
 //! | [`mod@reference`] | a replayed trace | the published what-if analysis, and that of any operations |
+//! | [`mod@diff`] | two jobs, or two logs | what changed, and what it cost |
 //! | [`explain`] | a job | where its time and the tail come from |
 //! | [`scenario`] | a job and edits | the job, changed |
 //! | [`compare`] | a job and scenarios | how the distribution of step time changes, with paired intervals |
@@ -14,6 +15,7 @@
 
 pub mod compare;
 pub mod critical;
+pub mod diff;
 pub mod explain;
 pub mod paired;
 pub mod reference;

@@ -96,6 +96,14 @@ pub enum IoError {
         /// All of them.
         problems: Vec<ColumnProblem>,
     },
+    /// Columns of a log of step times are missing, repeated or ambiguous.
+    #[error("`{file}` does not have the columns of a log of step times{}", list(problems))]
+    StepLogColumns {
+        /// File name as given.
+        file: String,
+        /// All of them.
+        problems: Vec<ColumnProblem>,
+    },
     /// A Parquet file of a newer schema.
     #[error("`{file}` has schema `{found}`, this version reads `{}`", crate::native::SCHEMA)]
     Schema {
@@ -198,6 +206,8 @@ pub enum Foreign {
     NestedGzip,
     /// Text whose fields are separated by something else than commas.
     OtherSeparator,
+    /// Parquet where a log of step times is read.
+    NotALog,
 }
 
 impl fmt::Display for Foreign {
@@ -210,6 +220,7 @@ impl fmt::Display for Foreign {
             Foreign::Utf16 => "UTF-16 text",
             Foreign::NestedGzip => "gzip inside gzip",
             Foreign::OtherSeparator => "text separated by semicolons or tabs",
+            Foreign::NotALog => "a Parquet file",
         })
     }
 }
@@ -229,6 +240,11 @@ pub enum ColumnProblem {
     Repeated {
         /// The column's name.
         column: String,
+    },
+    /// There under several names.
+    Ambiguous {
+        /// The names found.
+        columns: Vec<String>,
     },
     /// Of a type that cannot hold the values.
     Type {
@@ -251,6 +267,9 @@ impl fmt::Display for ColumnProblem {
                 write!(f, "column `{column}` is missing; `{s}` is similar")
             }
             ColumnProblem::Repeated { column } => write!(f, "column `{column}` is there twice"),
+            ColumnProblem::Ambiguous { columns } => {
+                write!(f, "columns `{}` say the same thing", columns.join("` and `"))
+            }
             ColumnProblem::Type { column, found, expected } => {
                 write!(f, "column `{column}` is {found}, expected {expected}")
             }
@@ -292,6 +311,7 @@ impl IoError {
                 Foreign::OtherSeparator => {
                     "separate fields by commas, and write decimals with a point"
                 }
+                Foreign::NotALog => "a log of step times is CSV",
                 Foreign::NestedGzip => "decompress it once: `gunzip FILE`",
             },
             IoError::TooLarge { .. } => "split the trace by steps",
@@ -309,6 +329,9 @@ impl IoError {
                 } else {
                     "columns are named as in docs/native-trace-schema.md or as in the straggler format"
                 }
+            }
+            IoError::StepLogColumns { .. } => {
+                "one column of steps (`step`, `iteration`) and one of times, its unit in its name (`step_s`, `step_time_s`, `step_time_ms`, `elapsed_ms`)"
             }
             IoError::Schema { .. } => "upgrade, or rewrite the file with the older version",
             IoError::Csv { .. } => {

@@ -41,6 +41,7 @@
 //! | what | how |
 //! |---|---|
 //! | read a trace | [`read_op_table`], [`read_op_table_bytes`], [`ReadOptions`], [`meta_candidates`] |
+//! | read step times | [`read_step_log`], [`read_step_log_bytes`], [`looks_like_step_log`] |
 //! | write a trace | [`write_op_table`], [`write_op_table_straggler`], [`write_op_table_csv`], [`write_meta_yaml`] |
 //! | write anything else | [`write_atomic`], [`write_samples`] |
 //! | build a table | [`OpTableBuilder`] |
@@ -63,6 +64,7 @@ mod raw;
 mod read;
 mod samples;
 mod source;
+mod step_log;
 mod thrift;
 mod violation;
 
@@ -79,4 +81,5 @@ pub use options::{Limits, ReadOptions};
 pub use read::{Loaded, read_op_table, read_op_table_bytes};
 pub use samples::write_samples;
 pub use source::sha256_hex;
+pub use step_log::{StepLog, looks_like_step_log, read_step_log, read_step_log_bytes};
 pub use violation::{Breaches, Place, Rule, SHOWN_PER_RULE, Violation, Violations};

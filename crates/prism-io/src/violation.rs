@@ -42,6 +42,10 @@ pub enum Rule {
     StepOrigin,
     /// Times are seconds.
     Seconds,
+    /// Step times are positive.
+    Positive,
+    /// Step ids ascend, each once.
+    StepsAscend,
 }
 
 impl Rule {
@@ -64,6 +68,8 @@ impl Rule {
             Rule::CompleteStep => "complete-step",
             Rule::StepOrigin => "step-origin",
             Rule::Seconds => "seconds",
+            Rule::Positive => "positive",
+            Rule::StepsAscend => "steps-ascend",
         }
     }
 
@@ -88,6 +94,8 @@ impl Rule {
             }
             Rule::StepOrigin => "starts are relative to the step's earliest start",
             Rule::Seconds => "times are seconds",
+            Rule::Positive => "step times are positive",
+            Rule::StepsAscend => "step ids ascend, each once",
         }
     }
 
@@ -126,6 +134,8 @@ impl Rule {
                 "subtract each step's earliest start, over all ranks, from its starts"
             }
             Rule::Seconds => "divide milliseconds by 1e3, microseconds by 1e6, nanoseconds by 1e9",
+            Rule::Positive => "drop steps that were not timed",
+            Rule::StepsAscend => "give one run at a time, and only its training steps",
         }
     }
 }

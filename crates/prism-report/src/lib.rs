@@ -1,7 +1,7 @@
 //! Results as text, tables, CSV and JSON.
 //!
 //! A command's result is a value of one of the output types: [`ReplayOutput`], [`PredictOutput`],
-//! [`ValidateOutput`], [`SynthOutput`], or a profile. Each becomes a [`Document`] for people ([`Document::human`],
+//! [`ValidateOutput`], [`DiffOutput`], [`SynthOutput`], or a profile. Each becomes a [`Document`] for people ([`Document::human`],
 //! [`Document::markdown`]), one flat table for other programs ([`csv_text`]), or JSON
 //! ([`json_text`]), which is the stable surface. This crate prints nothing and reads nothing.
 
@@ -9,6 +9,7 @@ mod blocks;
 mod calibrate;
 mod chrome_trace;
 mod csv_table;
+mod diff;
 mod document;
 mod error;
 mod explain;
@@ -27,6 +28,7 @@ pub use blocks::{bars, sparkline};
 pub use calibrate::{calibrate_csv, calibrate_document};
 pub use chrome_trace::{ChromeTrace, Written};
 pub use csv_table::csv_text;
+pub use diff::{DiffOutput, ToleranceResult};
 pub use document::{Align, Block, Document, Row, Table};
 pub use error::ReportError;
 pub use explain::{EXPLAIN_SCHEMA, ExplainOutput};

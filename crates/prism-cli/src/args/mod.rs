@@ -1,6 +1,7 @@
 //! What can be typed.
 
 mod calibrate;
+mod diff;
 mod explain;
 mod other;
 mod predict;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use calibrate::CalibrateArgs;
+pub(crate) use diff::DiffArgs;
 pub(crate) use explain::ExplainArgs;
 pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 pub(crate) use predict::{DrawsArg, IsaArg, ModelArg, OverArg, PredictArgs};
@@ -54,6 +56,8 @@ pub(crate) enum Command {
     Predict(PredictArgs),
     /// Predict held-out steps of a trace and say how far off the predictions are
     Validate(ValidateArgs),
+    /// Compare two traces, profiles or step logs: what changed, and what it cost
+    Diff(DiffArgs),
     /// Make a synthetic trace, of a known truth or of a profile
     Synth(SynthArgs),
     /// Say what the steps would have taken otherwise
@@ -83,6 +87,7 @@ impl Command {
             Command::Replay(_)
             | Command::Explain(_)
             | Command::Validate(_)
+            | Command::Diff(_)
             | Command::Schema(_)
             | Command::Completions(_)
             | Command::Man(_) => false,

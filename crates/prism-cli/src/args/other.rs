@@ -22,6 +22,8 @@ pub(crate) enum SchemaName {
     Predict,
     /// `prism validate --json`
     Validate,
+    /// `prism diff --json`
+    Diff,
     /// `prism synth --json`
     Synth,
     /// `prism trace --json`

@@ -3,8 +3,8 @@
 use clap::CommandFactory;
 use prism_engine::profile::Profile;
 use prism_report::{
-    ExplainOutput, PredictOutput, ReplayOutput, SynthOutput, TimelineOutput, ValidateOutput,
-    WhatifOutput, WhatifReferenceOutput, schema_text,
+    DiffOutput, ExplainOutput, PredictOutput, ReplayOutput, SynthOutput, TimelineOutput,
+    ValidateOutput, WhatifOutput, WhatifReferenceOutput, schema_text,
 };
 
 use crate::args::{Cli, CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
@@ -18,6 +18,7 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::Profile => schema_text::<Profile>(),
         SchemaName::Predict => schema_text::<PredictOutput>(),
         SchemaName::Validate => schema_text::<ValidateOutput>(),
+        SchemaName::Diff => schema_text::<DiffOutput>(),
         SchemaName::Synth => schema_text::<SynthOutput>(),
         SchemaName::Timeline => schema_text::<TimelineOutput>(),
         SchemaName::Whatif => schema_text::<WhatifOutput>(),

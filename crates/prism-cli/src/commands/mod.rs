@@ -2,6 +2,7 @@
 
 mod about;
 mod calibrate;
+mod diff;
 mod explain;
 mod predict;
 mod replay;
@@ -22,6 +23,7 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
         Command::Calibrate(args) => calibrate::run(args, context),
         Command::Predict(args) => predict::run(args, context),
         Command::Validate(args) => validate::run(args, context),
+        Command::Diff(args) => diff::run(args, context),
         Command::Synth(args) => synth::run(args, context),
         Command::Explain(args) => explain::run(args, context),
         Command::Whatif(args) => whatif::run(args, context),

@@ -142,7 +142,7 @@ fn compute_ops(graph: &StepGraph) -> Result<(Vec<Signature>, Vec<Vec<OpId>>), Ca
 
 /// Window of each step: a new one begins where the gap between step ids exceeds both 10 and ten
 /// times the median gap.
-pub(crate) fn windows(steps: &[i64]) -> Vec<u32> {
+pub fn windows(steps: &[i64]) -> Vec<u32> {
     let mut gaps: Vec<i64> = steps.windows(2).map(|w| w[1] - w[0]).collect();
     let by_step = gaps.clone();
     gaps.sort_unstable();

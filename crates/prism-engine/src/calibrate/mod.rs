@@ -29,9 +29,12 @@ pub use implied::with_dependencies;
 pub(crate) use rebuild::check_model;
 pub use rebuild::rebuild;
 pub use repeat::Resampler;
+pub use transfers::{RowPlace, row_places};
 
 use crate::replay::{Replayed, simulate};
-use cube::{Cube, windows};
+pub use cube::windows;
+
+use cube::Cube;
 
 /// How to calibrate.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -57,6 +57,51 @@ pub(super) fn transfers(
     (models, factors, effect)
 }
 
+/// Where a stored row of transfers was observed, by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowPlace {
+    /// Instance of the communication group.
+    pub instance: usize,
+    /// Replica.
+    pub replica: usize,
+    /// Step of the model.
+    pub step: usize,
+}
+
+/// The place of each stored row of a transfer model, in the order of `rows_s`; `None` if the rows
+/// are not those that calibration on `steps` steps of `replicas` replicas keeps.
+pub fn row_places(
+    transfer: &TransferModel,
+    replicas: usize,
+    steps: usize,
+) -> Option<Vec<RowPlace>> {
+    let width = transfer.members.len().max(1);
+    let instances = transfer.ops.len() / width;
+    let pools = transfer.cells(replicas);
+    let (own_instances, own_replicas) = (
+        if transfer.by_instance { 1 } else { instances },
+        if transfer.by_replica { 1 } else { replicas },
+    );
+    let full = own_instances * own_replicas * steps;
+    let stride = full.div_ceil(MAX_ROWS).max(1);
+    let stored = full.div_ceil(stride);
+    if full == 0 || transfer.rows_s.len() != stored * pools * width {
+        return None;
+    }
+    let per_instance = if transfer.by_replica { replicas } else { 1 };
+    let place = |pool: usize, row: usize| RowPlace {
+        instance: if transfer.by_instance {
+            pool / per_instance
+        } else {
+            row / (own_replicas * steps)
+        },
+        replica: if transfer.by_replica { pool % replicas } else { row / steps % own_replicas },
+        step: row % steps,
+    };
+    let rows = |pool| (0..full).step_by(stride).map(move |row| place(pool, row));
+    Some((0..pools).flat_map(rows).collect())
+}
+
 /// Rows of one shape, apart by instance and replica where those differ.
 fn model(
     shape: &Shape,

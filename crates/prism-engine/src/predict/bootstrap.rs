@@ -74,15 +74,19 @@ impl Bootstrap {
 /// Windows if their means of the step effect differ (F test at 5 %); else blocks of n^⅓ steps if
 /// adjacent steps are correlated (at 5 %, on adjacent step ids only); else single steps.
 pub fn resample_units(model: &DurationModel) -> (ResampleUnit, Vec<u64>) {
-    let effect = step_means(model);
+    units_of(&step_means(model), &model.steps, &model.windows)
+}
+
+/// As [`resample_units`], for any one value a step: `effect`, step ids and windows `[t]`.
+pub fn units_of(effect: &[f64], steps: &[i64], windows: &[u32]) -> (ResampleUnit, Vec<u64>) {
     let n = effect.len();
-    let windows: Vec<u64> = model.windows.iter().map(|&w| u64::from(w)).collect();
+    let windows: Vec<u64> = windows.iter().map(|&w| u64::from(w)).collect();
     let count = windows.last().map_or(1, |w| *w as usize + 1);
-    if count > 1 && n > count && windows_differ(&effect, &windows, count) {
+    if count > 1 && n > count && windows_differ(effect, &windows, count) {
         return (ResampleUnit::Window, windows);
     }
     let pairs: Vec<(f64, f64)> = (1..n)
-        .filter(|&t| model.steps[t] == model.steps[t - 1] + 1)
+        .filter(|&t| steps[t] == steps[t - 1] + 1)
         .map(|t| (effect[t - 1], effect[t]))
         .collect();
     if pairs.len() >= 10 && correlated(&pairs) {
@@ -206,7 +210,7 @@ pub fn bootstrap(
 }
 
 /// Window labels of resampled rows, numbered in order of appearance; rows are kept in order.
-fn relabel(rows: &[usize], windows: &[u32]) -> Vec<u32> {
+pub fn relabel(rows: &[usize], windows: &[u32]) -> Vec<u32> {
     let mut seen: Vec<u32> = Vec::new();
     rows.iter()
         .map(|&t| {

@@ -17,7 +17,9 @@ use prism_graph::StepGraph;
 use prism_model::DurationModel;
 
 pub use adjust::{Adjustments, Burst, Repack, Scope, SpreadOf};
-pub use bootstrap::{Bootstrap, Repetitions, ResampleUnit, bootstrap, resample_units};
+pub use bootstrap::{
+    Bootstrap, Repetitions, ResampleUnit, bootstrap, relabel, resample_units, units_of,
+};
 pub use damp::{Damped, Source, damp};
 pub use error::PredictError;
 pub use lower::{lower, lower_adjusted};

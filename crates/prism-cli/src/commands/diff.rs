@@ -1,0 +1,129 @@
+//! `prism diff`.
+
+use std::path::{Path, PathBuf};
+
+use prism_decide::diff::{DiffError, DiffOptions, DiffReport, diff, diff_steps};
+use prism_engine::predict::Draws;
+use prism_engine::profile::{Profile, SourceFile};
+use prism_io::{Limits, StepLog, read_step_log, write_atomic};
+use prism_report::{DiffOutput, ToleranceResult, json_text};
+
+use crate::args::{DiffArgs, TraceArgs};
+use crate::context::Context;
+use crate::error::{CliError, Outcome, usage};
+use crate::{input, job};
+
+/// Compares two jobs.
+pub(crate) fn run(args: &DiffArgs, context: &Context) -> Result<Outcome, CliError> {
+    if args.a == Path::new("-") && args.b == Path::new("-") {
+        return Err(usage("both inputs are standard input", "give a file for one of them"));
+    }
+    let logs = (input::is_step_log(&args.a), input::is_step_log(&args.b));
+    let output = match logs {
+        (true, true) => of_logs(args, context)?,
+        (false, false) => of_jobs(args, context)?,
+        (a_is_log, _) => {
+            let (log, other) = if a_is_log { (&args.a, &args.b) } else { (&args.b, &args.a) };
+            return Err(usage(
+                format!(
+                    "`{}` is a log of step times, `{}` is not",
+                    input::name(log),
+                    input::name(other)
+                ),
+                "compare two logs, or two traces or profiles",
+            ));
+        }
+    };
+    let mut document = output.document(context.printer.verbose());
+    document.hint = hint(args, &output.report);
+    let text = context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
+    match (&args.output, text) {
+        (Some(path), Some(text)) => write_atomic(path, |out| out.write_all(text.as_bytes()))?,
+        (None, Some(text)) => context.printer.result(&text)?,
+        (_, None) => {}
+    }
+    context.asides(&document);
+    let slower = output.tolerance.as_ref().is_some_and(|t| t.slower);
+    let found = args.fail_on_findings && !output.report.findings().is_empty();
+    Ok(if slower || found { Outcome::No } else { Outcome::Yes })
+}
+
+/// What to look at next: the prediction that says why.
+fn hint(args: &DiffArgs, report: &DiffReport) -> Option<String> {
+    report.parts.as_ref()?;
+    Some(format!("prism predict {}", input::name(&args.b)))
+}
+
+fn options(args: &DiffArgs, context: &Context) -> DiffOptions {
+    DiffOptions {
+        alpha: args.alpha,
+        confidence: args.confidence,
+        seed: context.seed,
+        threads: context.threads,
+        samples: args.samples,
+        repetitions: args.bootstrap,
+        ..DiffOptions::default()
+    }
+}
+
+fn failed(args: &DiffArgs) -> impl Fn(DiffError) -> CliError {
+    let (a, b) = (input::name(&args.a), input::name(&args.b));
+    move |source| CliError::Diff { a: a.clone(), b: b.clone(), source }
+}
+
+fn judge(args: &DiffArgs, report: &DiffReport) -> Option<ToleranceResult> {
+    let slower = |tolerance| report.overall.slower_than(tolerance);
+    args.tolerance.map(|tolerance| ToleranceResult { tolerance, slower: slower(tolerance) })
+}
+
+fn of_logs(args: &DiffArgs, context: &Context) -> Result<DiffOutput, CliError> {
+    let flags = [
+        ("--meta-a", args.meta_a.is_some()),
+        ("--meta-b", args.meta_b.is_some()),
+        ("--allow-incomplete", args.allow_incomplete),
+        ("--fail-on-findings", args.fail_on_findings),
+    ];
+    if let Some((flag, _)) = flags.iter().find(|(_, given)| *given) {
+        return Err(usage(
+            format!("`{flag}` is about operations, which logs of step times do not have"),
+            format!("leave out `{flag}`"),
+        ));
+    }
+    let read = |path: &PathBuf| -> Result<StepLog, CliError> {
+        Ok(context.phase("read", || read_step_log(path, Limits::default()))?)
+    };
+    let (a, b) = (read(&args.a)?, read(&args.b)?);
+    let report = context
+        .phase("compare", || {
+            let options = options(args, context);
+            diff_steps((&a.step, &a.step_s), (&b.step, &b.step_s), &options)
+        })
+        .map_err(failed(args))?;
+    Ok(DiffOutput {
+        tolerance: judge(args, &report),
+        report,
+        a_sources: vec![SourceFile::from(&a.source)],
+        b_sources: vec![SourceFile::from(&b.source)],
+    })
+}
+
+fn of_jobs(args: &DiffArgs, context: &Context) -> Result<DiffOutput, CliError> {
+    let (a, a_sources) = calibrated(&args.a, args.meta_a.as_ref(), args, context)?;
+    let (b, b_sources) = calibrated(&args.b, args.meta_b.as_ref(), args, context)?;
+    let report =
+        context.phase("compare", || diff(&a, &b, &options(args, context))).map_err(failed(args))?;
+    Ok(DiffOutput { tolerance: judge(args, &report), report, a_sources, b_sources })
+}
+
+/// A profile, or a trace calibrated to one.
+fn calibrated(
+    path: &Path,
+    meta: Option<&PathBuf>,
+    args: &DiffArgs,
+    context: &Context,
+) -> Result<(Profile, Vec<SourceFile>), CliError> {
+    // `--allow-incomplete` is about whichever of the two is a trace.
+    let read = TraceArgs { meta: meta.cloned(), allow_incomplete: args.allow_incomplete };
+    let job = job::read(path, &read, Draws::Empirical, context)?;
+    Ok((job.profile, job.sources))
+}
