@@ -274,3 +274,25 @@ fn step_logs_are_compared_by_their_times() -> Outcome {
     assert!(diff_steps((&ids, &times), (&ids, &times), &alpha).is_err());
     Ok(())
 }
+
+#[test]
+fn one_window_against_several_has_the_spread_of_the_several() -> Outcome {
+    // Three windows at 1.00, 1.02 and 1.04 s, against one at 1.02 s, and one far off.
+    let ids: Vec<i64> = (0..30).map(|i| i / 10 * 1_000 + i % 10).collect();
+    let jitter = |i: i64| 0.001 * (i * 7 % 5) as f64;
+    let times: Vec<f64> =
+        ids.iter().map(|&i| 1.0 + 0.02 * (i / 1_000) as f64 + jitter(i)).collect();
+    let one: Vec<i64> = (0..10).collect();
+    let at = |level: f64| one.iter().map(|&i| level + jitter(i)).collect::<Vec<f64>>();
+    for (level, slower) in [(1.02, false), (2.0, true)] {
+        let report = diff_steps((&ids, &times), (&one, &at(level)), &quick())?;
+        assert_eq!((report.overall.a_units, report.overall.b_units), (3, 1));
+        let mean = report.overall.mean().unwrap();
+        let i = mean.ratio_interval.unwrap();
+        // t(2) at 95 % is 4.303; s.d. of window means 0.02, of a difference 0.02·sqrt(1 + 1/3).
+        let half = 4.303 * 0.02 * (4.0_f64 / 3.0).sqrt() / 1.022;
+        assert!((0.5 * (i.upper - i.lower) / half - 1.0).abs() < 0.01, "{i:?} {half}");
+        assert_eq!(report.overall.slower_than(0.02), slower);
+    }
+    Ok(())
+}

@@ -148,7 +148,7 @@ const fn measure(measure: Measure) -> &'static str {
 /// As hyperfine says it; no verdict where the interval holds 1.
 fn verdict(mean: &StatisticChange, r: &DiffReport) -> String {
     let (Some(ratio), Some(interval)) = (mean.ratio, mean.ratio_interval) else {
-        return "The mean step times cannot be compared: one side is a single unit".to_owned();
+        return "The mean step times cannot be compared: too few independent units".to_owned();
     };
     let steps = format!(
         "at the mean ({} and {} steps, {} confidence)",

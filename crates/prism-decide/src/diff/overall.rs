@@ -58,7 +58,11 @@ pub(super) fn overall(
                 a_s: stats_a[k],
                 b_s: stats_b[k],
                 ratio: ratio.is_finite().then_some(ratio),
-                ratio_interval: interval(ratio, &logs, units, *p, confidence),
+                ratio_interval: if *name == "mean" && units < 2 {
+                    single(a, b, ratio, confidence)
+                } else {
+                    interval(ratio, &logs, units, *p, confidence)
+                },
             }
         })
         .collect();
@@ -92,6 +96,14 @@ fn interval(
     let half = htest::t_quantile_upper(0.5 * (1.0 - confidence), freedom)
         * (variance * n / (n - 1.0)).sqrt();
     Some(Bounds { lower: ratio * (-half).exp(), upper: ratio * half.exp() })
+}
+
+/// Interval of the ratio of means where one side is a single unit, so that nothing can be resampled:
+/// Student's, which takes the other side's variance between units for both.
+fn single(a: &Times<'_>, b: &Times<'_>, ratio: f64, confidence: f64) -> Option<Bounds> {
+    let pair = pair((a.steps, a.step_s), (b.steps, b.step_s));
+    let half = compare(&pair.a, &pair.b, 0.0).half_width(confidence) / moments(&pair.a).0;
+    half.is_finite().then_some(Bounds { lower: (ratio - half).max(0.0), upper: ratio + half })
 }
 
 /// Step times by rank, to take statistics of any resample in one pass.

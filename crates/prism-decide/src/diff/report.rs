@@ -76,8 +76,8 @@ pub struct StatisticChange {
     pub b_s: f64,
     /// B over A; none where A's is 0.
     pub ratio: Option<f64>,
-    /// Interval of the ratio (bootstrap over units); none where a side has one unit, or so few that some
-    /// resamples have no spread.
+    /// Interval of the ratio: bootstrap over units; where a side is one unit that of the mean is Student's
+    /// and the others have none, nor has one of which some resamples have no spread.
     pub ratio_interval: Option<Bounds>,
 }
 
