@@ -3,7 +3,7 @@
 use prism_engine::calibrate::{CalibrateOptions, Calibrated, Selection, calibrate};
 use prism_engine::predict::{
     Draws, LowerOptions, PredictOptions, Probes, StepGuarantee, guarantee, lower, noise_free_step,
-    predict,
+    predict, timelines,
 };
 use prism_engine::replay::{Builder, Replayed, recorded_step_times};
 use prism_engine::sample::{Isa, RunOptions, Tape};
@@ -188,7 +188,8 @@ fn consecutive_steps_follow_each_other() {
 fn probes_see_the_parts() {
     let replayed = replayed(&noisy(3, 6, 3, 40), Builder::Reference);
     let job = calibrated(&replayed);
-    let probes = Probes { stage_compute: true, waits: true, compute_finish: true };
+    let probes =
+        Probes { stage_compute: true, waits: true, compute_finish: true, ..Probes::default() };
     let options = LowerOptions { probes, ..LowerOptions::default() };
     let tape = lower(&job.graph, &job.model, &options).unwrap().compile().unwrap();
     let samples =
@@ -243,4 +244,34 @@ fn guarantees_are_labelled() {
         matches!(enough, StepGuarantee::Guaranteed { rank: 99, bound_s, .. } if bound_s == 98.0),
         "{enough:?}"
     );
+}
+
+/// Sampled operations make the sampled step: evaluated again from work and launch delays alone, each
+/// step takes what the kernel said, on both builders, with waiting over replicas and implied
+/// dependencies as they come.
+#[test]
+fn timelines_are_the_steps_they_belong_to() {
+    for builder in [Builder::Reference, Builder::ProgramOrder] {
+        let job = calibrated(&replayed(&noisy(4, 6, 3, 12), builder));
+        let probes = Probes { timeline: true, ..Probes::default() };
+        let options = LowerOptions { probes, ..LowerOptions::default() };
+        let tape = lower(&job.graph, &job.model, &options).unwrap().compile().unwrap();
+        let bare = lower(&job.graph, &job.model, &LowerOptions::default()).unwrap();
+        let run_options = RunOptions { samples: 50, threads: 1, ..RunOptions::default() };
+        let sampled = timelines(&job.graph, &tape, &run_options).unwrap();
+        let expected = run(&bare.compile().unwrap(), 50);
+        let last = sampled.timeline.step_times(&job.graph);
+        let (work, delay) = sampled.split(&job.graph);
+        let again = prism_graph::evaluate(&job.graph, 50, &work, Some(&delay))
+            .unwrap()
+            .step_times(&job.graph);
+        for i in 0..50 {
+            assert_eq!(sampled.step_s[i], f64::from(expected[i]), "probes change no draw");
+            assert_eq!(last[i], sampled.step_s[i]);
+            assert!((again[i] / last[i] - 1.0).abs() < 1e-9, "{} {}", again[i], last[i]);
+        }
+        assert!(work.iter().all(|w| *w >= -1e-6), "work is not negative");
+        let missing = timelines(&job.graph, &bare.compile().unwrap(), &run_options);
+        assert!(matches!(missing, Err(prism_engine::predict::PredictError::NoTimeline)));
+    }
 }

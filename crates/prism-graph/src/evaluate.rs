@@ -14,6 +14,22 @@ pub struct Timeline {
 }
 
 impl Timeline {
+    /// A timeline from flat `[operation][sample]` arrays of ready times and ends, seconds since the
+    /// step's start.
+    ///
+    /// # Errors
+    /// [`GraphError::Shape`] if an array has the wrong length.
+    pub fn from_parts(
+        graph: &StepGraph,
+        samples: usize,
+        start: Vec<f64>,
+        end: Vec<f64>,
+    ) -> Result<Timeline, GraphError> {
+        check_shape("start", &start, graph, samples)?;
+        check_shape("end", &end, graph, samples)?;
+        Ok(Timeline { samples, start, end })
+    }
+
     /// Ready times of `op`, seconds since the step's start, one a sample.
     pub fn start(&self, op: OpId) -> &[f64] {
         lane(&self.start, op, self.samples)

@@ -1,6 +1,6 @@
 //! What can go wrong in a prediction.
 
-use prism_graph::Op;
+use prism_graph::{GraphError, Op};
 use prism_stats::StatsError;
 use prism_stats::quantile_table::QuantileTableError;
 
@@ -47,6 +47,12 @@ pub enum PredictError {
         /// Samples drawn.
         samples: usize,
     },
+    /// A tape that does not say when operations end.
+    #[error("the tape was lowered without the timeline probe")]
+    NoTimeline,
+    /// Arrays that do not fit the graph.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
     /// The kernel.
     #[error(transparent)]
     Sample(#[from] SampleError),
@@ -67,7 +73,8 @@ impl PredictError {
             }
             PredictError::TooSmall { .. } => Some("raise it"),
             PredictError::Precision { .. } => Some("ask for less, or set `--samples`"),
-            PredictError::Sample(_) => None,
+            PredictError::Sample(_) | PredictError::NoTimeline => None,
+            PredictError::Graph(e) => e.hint(),
             PredictError::Table(e) => Some(e.hint()),
             PredictError::Stats(e) => Some(e.hint()),
         }

@@ -6,6 +6,7 @@ mod lower;
 mod options;
 mod sources;
 mod summary;
+mod timelines;
 mod walk;
 
 use prism_graph::StepGraph;
@@ -20,6 +21,7 @@ pub use summary::{
     Bounds, Estimate, Histogram, PredictReport, QuantileEstimate, SlowdownEstimate, StepGuarantee,
     guarantee,
 };
+pub use timelines::{Timelines, timelines};
 pub(crate) use walk::{Durations, wait_name, walk};
 
 use crate::sample::{Isa, RunOptions};

@@ -23,6 +23,7 @@ pub enum Draws {
 }
 
 /// What a program computes besides step times.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Probes {
     /// Total compute of each stage, per replica: outputs `compute@STAGE`, seconds.
@@ -31,6 +32,9 @@ pub struct Probes {
     pub waits: bool,
     /// When each replica's last microbatch compute ends: output `compute-finish`, seconds.
     pub compute_finish: bool,
+    /// When each operation is ready and when it ends, per replica: outputs `ready#ID` and `end#ID`,
+    /// seconds, by index in the graph.
+    pub timeline: bool,
 }
 
 /// How to lower.

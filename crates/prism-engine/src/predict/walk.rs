@@ -112,6 +112,16 @@ fn one_step(
         }
     }
     probe(graph, durations, probes, &ends, &waits);
+    if probes.timeline {
+        for (id, _) in graph.iter() {
+            let at = id.0 as usize;
+            for (what, value) in [("ready", ready[at]), ("end", ends[at])] {
+                if let Some(value) = value {
+                    durations.program().output(format!("{what}#{at}"), value);
+                }
+            }
+        }
+    }
     ends
 }
 

@@ -229,7 +229,7 @@ fn score_split(
     let calibration = CalibrateOptions { laws: false, alpha: options.alpha };
     let trained = calibrate(replayed, &Selection::steps(replayed, train.clone()), &calibration)?;
     let lowering = LowerOptions {
-        probes: Probes { stage_compute: true, waits: true, compute_finish: false },
+        probes: Probes { stage_compute: true, waits: true, ..Probes::default() },
         ..LowerOptions::default()
     };
     let tape = lower(&trained.graph, &trained.model, &lowering)?.compile()?;
