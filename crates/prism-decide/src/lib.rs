@@ -2,3 +2,5 @@
 //!
 //! Everything here takes a step graph with durations on it, recorded or drawn from a duration model,
 //! and knows neither files nor terminals.
+
+pub mod place;
