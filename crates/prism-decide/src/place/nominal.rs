@@ -30,7 +30,7 @@ pub(super) struct Nominal<'a> {
     pub(super) model: DurationModel,
     pub(super) lowering: LowerOptions,
     /// Log effect of each cell without its worker, `[c][r]`.
-    base_log: Vec<f64>,
+    pub(super) base_log: Vec<f64>,
 }
 
 impl<'a> Nominal<'a> {
