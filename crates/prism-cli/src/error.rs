@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io;
 
+use prism_decide::place::PlaceError;
 use prism_engine::calibrate::CalibrateError;
 use prism_engine::predict::PredictError;
 use prism_engine::profile::ProfileError;
@@ -50,6 +51,9 @@ pub(crate) enum CliError {
     /// A prediction that is refused.
     #[error("no prediction for `{file}`")]
     Predict { file: String, source: PredictError },
+    /// A placement that is refused.
+    #[error("no placement for `{file}`")]
+    Place { file: String, source: PlaceError },
     /// A validation that is refused.
     #[error("`{file}` cannot be validated")]
     Validate { file: String, source: ValidateError },
@@ -79,6 +83,7 @@ impl CliError {
                 }
                 other => other.hint(),
             },
+            CliError::Place { source, .. } => source.hint(),
             CliError::Validate { source, .. } => source.hint(),
             CliError::Synth { source } => source.hint(),
             CliError::Report(e) => e.hint(),

@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod other;
+mod place;
 mod predict;
 mod replay;
 mod synth;
@@ -14,6 +15,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use calibrate::CalibrateArgs;
 pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
+pub(crate) use place::{ObjectiveArg, PlaceArgs};
 pub(crate) use predict::{DrawsArg, IsaArg, ModelArg, OverArg, PredictArgs};
 pub(crate) use replay::ReplayArgs;
 pub(crate) use synth::{DurationArg, EffectArg, Plan, SynthArgs};
@@ -46,6 +48,8 @@ pub(crate) enum Command {
     Calibrate(CalibrateArgs),
     /// Predict the distribution of step time from a trace or a profile
     Predict(PredictArgs),
+    /// Say which worker should be which (replica, stage) cell
+    Place(PlaceArgs),
     /// Predict held-out steps of a trace and say how far off the predictions are
     Validate(ValidateArgs),
     /// Make a synthetic trace, of a known truth or of a profile
@@ -65,6 +69,7 @@ impl Command {
         match self {
             Command::Calibrate(args) => is_stdout(&args.output),
             Command::Predict(args) => is_stdout(&args.output),
+            Command::Place(args) => is_stdout(&args.output),
             Command::Synth(args) => args.output == Path::new("-"),
             Command::Replay(_)
             | Command::Validate(_)

@@ -2,7 +2,7 @@
 
 use clap::CommandFactory;
 use prism_engine::profile::Profile;
-use prism_report::{PredictOutput, ReplayOutput, SynthOutput, ValidateOutput, schema_text};
+use prism_report::{PlaceOutput, PredictOutput, ReplayOutput, SynthOutput, ValidateOutput, schema_text};
 
 use crate::args::{Cli, CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 use crate::context::Context;
@@ -14,6 +14,7 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::Replay => schema_text::<ReplayOutput>(),
         SchemaName::Profile => schema_text::<Profile>(),
         SchemaName::Predict => schema_text::<PredictOutput>(),
+        SchemaName::Place => schema_text::<PlaceOutput>(),
         SchemaName::Validate => schema_text::<ValidateOutput>(),
         SchemaName::Synth => schema_text::<SynthOutput>(),
     }?;

@@ -2,6 +2,7 @@
 
 mod about;
 mod calibrate;
+mod place;
 mod predict;
 mod replay;
 mod synth;
@@ -17,6 +18,7 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
         Command::Replay(args) => replay::run(args, context),
         Command::Calibrate(args) => calibrate::run(args, context),
         Command::Predict(args) => predict::run(args, context),
+        Command::Place(args) => place::run(args, context),
         Command::Validate(args) => validate::run(args, context),
         Command::Synth(args) => synth::run(args, context),
         Command::Schema(args) => about::schema(args, context),
