@@ -283,10 +283,11 @@ fn assert_keys(schema: &Value, output: &Value) {
 fn committed_schemas_are_those_of_the_outputs() {
     let folder = Folder::with_job();
     let synth = ["synth", "--plan", "microbatches=2", "--steps", "3", "-o", "x.csv", "--json"];
-    let outputs: [(&str, &[&str]); 5] = [
+    let outputs: [(&str, &[&str]); 6] = [
         ("replay", &["replay", "job.csv", "--json"]),
         ("profile", &["calibrate", "job.csv", "--json"]),
         ("predict", &["predict", "job.csv", "--json", "--bootstrap", "0"]),
+        ("place", &["place", "job.csv", "--json", "--samples", "200"]),
         ("validate", &["validate", "job.csv", "--json", "--splits", "2", "--samples", "200"]),
         ("synth", &synth),
     ];

@@ -23,6 +23,8 @@ const SHOWN: usize = 5;
 pub struct SpeedOptions {
     /// Column with the time; without it, the only known one (`time_ms`, `perf`, ...).
     pub time_column: Option<String>,
+    /// Whether nodes matter; if not, none is read, and rows of a GPU may differ in theirs.
+    pub nodes: bool,
     /// Column with the node; without it, `node` if there is one.
     pub node_column: Option<String>,
     /// Column with a label.
@@ -162,7 +164,7 @@ impl Columns {
                 }
             }
         };
-        let node = asked(&options.node_column)?.or_else(|| at("node"));
+        let node = asked(&options.node_column)?.or_else(|| at("node")).filter(|_| options.nodes);
         Ok(Columns { id, time, node, label: asked(&options.label_column)? })
     }
 }
@@ -183,7 +185,9 @@ impl Rows {
         }
         let text = |at: usize| {
             let cell = record.get(at).unwrap_or_default();
-            std::str::from_utf8(cell).map(|t| t.trim().to_owned()).map_err(|_| "not UTF-8".to_owned())
+            std::str::from_utf8(cell)
+                .map(|t| t.trim().to_owned())
+                .map_err(|_| "not UTF-8".to_owned())
         };
         let optional = |at: Option<usize>| match at {
             None => Ok(None),
@@ -227,14 +231,15 @@ mod tests {
     use super::*;
 
     fn read(text: &str, options: &SpeedOptions) -> Result<SpeedTable, String> {
-        read_speeds_bytes("speeds.csv", text.as_bytes().to_vec(), options).map_err(|e| e.to_string())
+        read_speeds_bytes("speeds.csv", text.as_bytes().to_vec(), options)
+            .map_err(|e| e.to_string())
     }
 
     #[test]
     fn repeats_are_collected_in_the_order_of_first_rows() {
         let text = "uuid,node,rail,perf\nb,n1,x,2\na,n1,x,1.5\nb,n1,x,4\n";
         let options =
-            SpeedOptions { label_column: Some("rail".into()), ..SpeedOptions::default() };
+            SpeedOptions { label_column: Some("rail".into()), nodes: true, ..Default::default() };
         let table = read(text, &options).unwrap();
         assert_eq!((table.rows, table.time_column.as_str()), (3, "perf"));
         let seen: Vec<(&str, &[f64])> =
@@ -257,7 +262,9 @@ mod tests {
         assert!(read("card,time\na,1\n", &none).unwrap_err().contains("`gpu`"));
         assert!(read("gpu,time\n", &none).unwrap_err().contains("no rows"));
         let moved = "gpu,node,time\na,n1,1\na,n2,1\n";
-        assert!(read(moved, &none).unwrap_err().contains("line 3"));
+        assert_eq!(read(moved, &none).unwrap().gpus[0].times, [1.0, 1.0]);
+        let nodes = SpeedOptions { nodes: true, ..SpeedOptions::default() };
+        assert!(read(moved, &nodes).unwrap_err().contains("line 3"));
         let wanted = SpeedOptions { time_column: Some("t".into()), ..none };
         assert!(read("gpu,time\na,1\n", &wanted).unwrap_err().contains("no column `t`"));
     }

@@ -103,7 +103,12 @@ impl PlaceOutput {
             scale.show(s.baseline.sampling.upper),
         ));
         let mut table = Table::new(
-            format!("One worker slowed by {}, {} replica{} in turn", s.slow, s.replicas.len(), if s.replicas.len() == 1 { "" } else { "s" }),
+            format!(
+                "One worker slowed by {}, {} replica{} in turn",
+                s.slow,
+                s.replicas.len(),
+                if s.replicas.len() == 1 { "" } else { "s" }
+            ),
             &[">stage", ">p95", "interval, sampling", "by replica"],
         );
         for stage in &s.stages {
@@ -346,8 +351,10 @@ fn keep_or_drop(document: &mut Document, k: &KeepOrDrop, p: &Placement) {
         name(p.gains.objective)
     );
     let step = format!(">step [{}]", scale.unit);
-    let mut table =
-        Table::new(title, &["what", &step, "interval, sampling", "time per sample, over keeping it"]);
+    let mut table = Table::new(
+        title,
+        &["what", &step, "interval, sampling", "time per sample, over keeping it"],
+    );
     let mut row = |what: String, e: &Estimate, ratio: String| {
         let interval =
             format!("{} to {}", scale.show(e.sampling.lower), scale.show(e.sampling.upper));

@@ -2,7 +2,9 @@
 
 use clap::CommandFactory;
 use prism_engine::profile::Profile;
-use prism_report::{PlaceOutput, PredictOutput, ReplayOutput, SynthOutput, ValidateOutput, schema_text};
+use prism_report::{
+    PlaceOutput, PredictOutput, ReplayOutput, SynthOutput, ValidateOutput, schema_text,
+};
 
 use crate::args::{Cli, CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 use crate::context::Context;

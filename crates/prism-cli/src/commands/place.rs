@@ -19,7 +19,8 @@ use crate::input::{self, Input};
 pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<Outcome, CliError> {
     check(args, context)?;
     let (profile, mut sources) = calibrated(args, context)?;
-    let speeds = args.speeds.as_deref().map(|path| read(path, args, context)).transpose()?;
+    let tp = args.tp.unwrap_or(profile.provenance.job.tp_size);
+    let speeds = args.speeds.as_deref().map(|path| read(path, tp, args, context)).transpose()?;
     if let Some(table) = &speeds {
         sources.push(SourceFile::from(&table.source));
     }
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<Outcome, CliErr
         sources,
         job: profile.provenance.job.clone(),
         time_column: speeds.as_ref().map(|s| s.time_column.clone()),
-        gpus_per_worker: profile.provenance.job.tp_size,
+        gpus_per_worker: tp,
         workers: Vec::new(),
         left_over: Vec::new(),
         placement: None,
@@ -63,10 +64,7 @@ fn check(args: &PlaceArgs, context: &Context) -> Result<(), CliError> {
 }
 
 /// The calibrated job and the files it came from.
-fn calibrated(
-    args: &PlaceArgs,
-    context: &Context,
-) -> Result<(Profile, Vec<SourceFile>), CliError> {
+fn calibrated(args: &PlaceArgs, context: &Context) -> Result<(Profile, Vec<SourceFile>), CliError> {
     match input::any(&args.input, &args.read, context)? {
         Input::Profile(profile, source) => {
             let mut sources = vec![source];
@@ -86,8 +84,9 @@ fn calibrated(
     }
 }
 
-fn read(path: &Path, args: &PlaceArgs, context: &Context) -> Result<SpeedTable, CliError> {
+fn read(path: &Path, tp: u32, args: &PlaceArgs, context: &Context) -> Result<SpeedTable, CliError> {
     let options = SpeedOptions {
+        nodes: tp > 1,
         time_column: args.time_column.clone(),
         node_column: args.node_column.clone(),
         label_column: args.same.clone(),
@@ -106,7 +105,8 @@ fn answer(
 ) -> Result<(), CliError> {
     let file = || input::name(&args.input);
     let failed = |source| CliError::Place { file: file(), source };
-    let graph = profile.step_graph().map_err(|source| CliError::Profile { file: file(), source })?;
+    let graph =
+        profile.step_graph().map_err(|source| CliError::Profile { file: file(), source })?;
     let objective = match args.objective {
         ObjectiveArg::P95 => Objective::P95,
         ObjectiveArg::Mean => Objective::Mean,
@@ -168,8 +168,7 @@ fn measured(
             times: g.times.clone(),
         })
         .collect();
-    let tp = args.tp.unwrap_or(output.gpus_per_worker);
-    output.gpus_per_worker = tp;
+    let tp = output.gpus_per_worker;
     let label = args.same.as_deref().unwrap_or_default();
     let workers = Workers::of_gpus(&gpus, tp as usize, label)
         .map_err(|source| CliError::Place { file: input::name(path), source })?;

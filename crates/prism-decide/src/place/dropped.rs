@@ -52,7 +52,7 @@ fn without(model: &DurationModel, replica: usize) -> DurationModel {
         dependency.lag_s = inner(&dependency.lag_s, r, t, replica);
     }
     for transfer in out.transfers.iter_mut().filter(|x| x.by_replica) {
-        let each = transfer.rows_s.len() / transfer.cells(r) ;
+        let each = transfer.rows_s.len() / transfer.cells(r);
         transfer.rows_s = inner(&transfer.rows_s, r, each, replica);
     }
     out
@@ -61,5 +61,8 @@ fn without(model: &DurationModel, replica: usize) -> DurationModel {
 /// `[outer][replica][each]` without one replica.
 fn inner<T: Copy>(values: &[T], replicas: usize, each: usize, replica: usize) -> Vec<T> {
     let lanes = values.chunks(each).enumerate();
-    lanes.filter(|(i, _)| i % replicas != replica).flat_map(|(_, lane)| lane.iter().copied()).collect()
+    lanes
+        .filter(|(i, _)| i % replicas != replica)
+        .flat_map(|(_, lane)| lane.iter().copied())
+        .collect()
 }

@@ -131,9 +131,9 @@ impl PlaceError {
             PlaceError::GivenOrder { .. } => {
                 Some("order the rows so that every replica's workers agree, replica by replica")
             }
-            PlaceError::Coupled { .. } => {
-                Some("compare orders one by one with `prism place INPUT --slow`, which needs no search")
-            }
+            PlaceError::Coupled { .. } => Some(
+                "compare orders one by one with `prism place INPUT --slow`, which needs no search",
+            ),
             PlaceError::Setting { .. } => None,
             PlaceError::Predict(e) => e.hint(),
             PlaceError::Graph(e) => e.hint(),

@@ -44,8 +44,7 @@ impl Walk<'_> {
         }
         let first = at / self.stages * self.stages;
         for kind in 0..self.left.len() {
-            let foreign =
-                at > first && self.label[kind] != self.label[self.types[first] as usize];
+            let foreign = at > first && self.label[kind] != self.label[self.types[first] as usize];
             if self.left[kind] == 0 || foreign {
                 continue;
             }

@@ -77,7 +77,8 @@ pub(super) fn keep_or_drop(
         return Ok(None);
     }
     let kept = problem.kernel(options)?.step_s(&problem.cell_factors(&solved.order))?;
-    let (dropped, left) = (without_replica(problem, slowest / stages, worker, options)?, replicas - 1);
+    let (dropped, left) =
+        (without_replica(problem, slowest / stages, worker, options)?, replicas - 1);
     let (replaced, spare) = with_spare(problem, slowest, worker, options)?;
     let confidence = options.confidence;
     let sets = [&kept[..], &dropped, &replaced];
@@ -120,8 +121,10 @@ fn without_replica(
     let nominal = problem.nominal.without(replica, &graph);
     let own = replica * stages..(replica + 1) * stages;
     let cells = problem.cells();
-    let mut given: Vec<u32> = (0..cells).filter(|p| !own.contains(p)).map(|p| problem.given[p]).collect();
-    given.extend(problem.given[own].iter().chain(&problem.given[cells..]).filter(|w| **w != worker));
+    let mut given: Vec<u32> =
+        (0..cells).filter(|p| !own.contains(p)).map(|p| problem.given[p]).collect();
+    given
+        .extend(problem.given[own].iter().chain(&problem.given[cells..]).filter(|w| **w != worker));
     let smaller = problem.with(&nominal, given, worker);
     let solved = smaller.solve(options)?;
     smaller.kernel(options)?.step_s(&smaller.cell_factors(&solved.order))
@@ -135,7 +138,8 @@ fn with_spare(
     options: &PlaceOptions,
 ) -> Result<(Vec<f64>, Spare), PlaceError> {
     let cells = problem.cells();
-    let fits = |w: &u32| problem.labels.as_ref().is_none_or(|l| l[*w as usize] == l[worker as usize]);
+    let fits =
+        |w: &u32| problem.labels.as_ref().is_none_or(|l| l[*w as usize] == l[worker as usize]);
     let fastest = problem.given[cells..]
         .iter()
         .filter(|w| fits(w))
@@ -159,13 +163,21 @@ fn with_spare(
 
 impl<'n, 'g> Problem<'n, 'g> {
     /// The same workers but one, on another plan, in another order.
-    fn with<'m, 'h>(&self, nominal: &'m super::nominal::Nominal<'h>, given: Vec<u32>, gone: u32) -> Problem<'m, 'h> {
+    fn with<'m, 'h>(
+        &self,
+        nominal: &'m super::nominal::Nominal<'h>,
+        given: Vec<u32>,
+        gone: u32,
+    ) -> Problem<'m, 'h> {
         let keep = |w: u32| w != gone;
         let pick = |w: u32| w - u32::from(w > gone);
         let each = |i: usize| keep(i as u32);
         Problem {
             nominal,
-            factors: (0..self.factors.len()).filter(|i| each(*i)).map(|i| self.factors[i]).collect(),
+            factors: (0..self.factors.len())
+                .filter(|i| each(*i))
+                .map(|i| self.factors[i])
+                .collect(),
             types: (0..self.types.len()).filter(|i| each(*i)).map(|i| self.types[i]).collect(),
             labels: self
                 .labels

@@ -113,7 +113,20 @@ fn changes(search: &Search<'_>, state: &State, cell: usize) -> Vec<Vec<Swap>> {
     let mut out: Vec<Vec<Swap>> =
         (0..order.len()).filter(|&b| helps(b)).map(|b| vec![(cell, b)]).collect();
     out.extend(refills(search, order, replica));
+    out.extend(exchanges(search, order, replica));
     out
+}
+
+/// A replica's workers for those of a replica of another label: single swaps cannot do it.
+fn exchanges<'o>(
+    search: &'o Search<'_>,
+    order: &'o [u32],
+    replica: usize,
+) -> impl Iterator<Item = Vec<Swap>> + 'o {
+    let stages = search.stages;
+    let label = move |r: usize| search.labels.map_or(0, |l| l[order[r * stages] as usize]);
+    let others = (0..search.replicas).filter(move |&r| label(r) != label(replica));
+    others.map(move |r| (0..stages).map(|s| (replica * stages + s, r * stages + s)).collect())
 }
 
 /// A replica's workers all replaced by the fastest spares of another label, slow ones where they matter
@@ -136,7 +149,9 @@ fn refills(search: &Search<'_>, order: &[u32], replica: usize) -> Vec<Vec<Swap>>
         let factor = |p: &usize| search.factors[order[*p] as usize];
         of_kind.sort_by(|a, b| factor(a).total_cmp(&factor(b)).then(a.cmp(b)));
         let chosen = of_kind[..search.stages].iter().rev();
-        out.push(by_weight.iter().map(|s| replica * search.stages + s).zip(chosen.copied()).collect());
+        out.push(
+            by_weight.iter().map(|s| replica * search.stages + s).zip(chosen.copied()).collect(),
+        );
     }
     out
 }
@@ -215,6 +230,14 @@ fn disturbed(search: &Search<'_>, order: &[u32], seed: u64, restart: u64) -> Vec
     let mut out = order.to_vec();
     let stream = Stream::new(seed, Key::new("place-restart").with(restart));
     let mut swaps = 0;
+    if search.labels.is_some() && restart % 2 == 1 {
+        let chosen = row(stream.word(1 << 20), search.replicas as u32) as usize;
+        let exchanges: Vec<Vec<Swap>> = exchanges(search, order, chosen).collect();
+        if !exchanges.is_empty() {
+            let n = row(stream.word(1 << 21), exchanges.len() as u32) as usize;
+            exchanges[n].iter().for_each(|&(a, b)| out.swap(a, b));
+        }
+    }
     for i in 0..64 {
         let at = |j: u32| row(stream.word(2 * i + j), out.len() as u32) as usize;
         let swap = (at(0), at(1));

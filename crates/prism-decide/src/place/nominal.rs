@@ -76,8 +76,8 @@ impl<'a> Nominal<'a> {
             for (c, signature) in signatures.iter().enumerate() {
                 let stage = usize::from(signature.signature.stage);
                 for r in 0..replicas {
-                    base_log[c * replicas + r] =
-                        model.compute.worker_log[c * replicas + r] - factors[r * stages + stage].ln();
+                    base_log[c * replicas + r] = model.compute.worker_log[c * replicas + r]
+                        - factors[r * stages + stage].ln();
                 }
             }
         }
@@ -113,9 +113,8 @@ impl<'a> Nominal<'a> {
         let replicas = self.replicas();
         let model = &self.model;
         let steps = model.steps.len();
-        let columns = |values: &[f64]| {
-            values.chunks(replicas).all(|row| row.iter().all(|v| *v == row[0]))
-        };
+        let columns =
+            |values: &[f64]| values.chunks(replicas).all(|row| row.iter().all(|v| *v == row[0]));
         let lanes = |values: &[f32]| values.chunks(steps).all(|lane| *lane == values[..steps]);
         let vector = |v: &StepVector| {
             if v.values_s.len() > replicas {

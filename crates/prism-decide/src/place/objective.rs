@@ -173,8 +173,7 @@ mod tests {
     #[test]
     fn objectives_are_those_of_the_sorted_samples() {
         for n in [1_usize, 2, 19, 20, 21, 100, 101, 999] {
-            let values: Vec<f64> =
-                (0..n).map(|i| f64::from((i as u32 * 7919) % 1009)).collect();
+            let values: Vec<f64> = (0..n).map(|i| f64::from((i as u32 * 7919) % 1009)).collect();
             let ascending = sorted(&values);
             let p95 = Objective::P95.of(&mut values.clone());
             assert_eq!(p95, quantile_type7(&ascending, Q).unwrap(), "{n}");

@@ -161,11 +161,8 @@ pub(super) fn output(
         factor: problem.factors[solved.order[c] as usize],
         given: names[problem.given[c] as usize].clone(),
     };
-    let keep_or_drop = if options.keep_or_drop {
-        keep_or_drop(problem, solved, &names, options)?
-    } else {
-        None
-    };
+    let keep_or_drop =
+        if options.keep_or_drop { keep_or_drop(problem, solved, &names, options)? } else { None };
     let gains = checked.gains(options.objective, options)?;
     Ok(Placement {
         replicas: problem.nominal.replicas() as u32,
@@ -183,7 +180,10 @@ pub(super) fn output(
         },
         gains,
         cells: (0..problem.cells()).map(cell).collect(),
-        spares: solved.order[problem.cells()..].iter().map(|&w| names[w as usize].clone()).collect(),
+        spares: solved.order[problem.cells()..]
+            .iter()
+            .map(|&w| names[w as usize].clone())
+            .collect(),
         moves: checked.moves(problem, solved, &names, options)?,
         more_moves: solved.more_moves,
         keep_or_drop,
@@ -201,7 +201,8 @@ fn check(
         order.swap(a, b);
         orders.push(order.clone());
     }
-    let random = (0..options.random_orders.max(1) as u64).map(|n| problem.shuffled(options.seed, n));
+    let random =
+        (0..options.random_orders.max(1) as u64).map(|n| problem.shuffled(options.seed, n));
     orders.extend(random);
     let mut kernel = problem.kernel(options)?;
     let sets = orders

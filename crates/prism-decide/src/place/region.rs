@@ -55,7 +55,8 @@ impl Regions {
                 list.push(i);
             }
         }
-        let replaced = |op: usize, on: OpId| implied[op].iter().any(|&i| model.implied[i].on == on.0);
+        let replaced =
+            |op: usize, on: OpId| implied[op].iter().any(|&i| model.implied[i].on == on.0);
         let deps = (0..n)
             .map(|op| {
                 let all = graph.deps(OpId(op as u32)).iter();

@@ -1,9 +1,7 @@
 //! Sampled steps, taken apart so that they can be put together with other workers.
 
 use prism_engine::predict::{LowerOptions, Probes, lower};
-use prism_engine::sample::{
-    Key, Offset, Program, RunOptions, Samples, Scope, Tape,
-};
+use prism_engine::sample::{Key, Offset, Program, RunOptions, Samples, Scope, Tape};
 use prism_graph::{Event, OpId, StepGraph, synchronise};
 use prism_model::DurationModel;
 

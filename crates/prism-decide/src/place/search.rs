@@ -148,8 +148,7 @@ impl<'a> Search<'a> {
             self.learn(r, own);
         }
         let time_s: Vec<Vec<f64>> = steps.into_iter().map(|s| s.time_s).collect();
-        let mut state =
-            State { order, time_s, slowest: Vec::new(), score: Score::WORST };
+        let mut state = State { order, time_s, slowest: Vec::new(), score: Score::WORST };
         self.settle(&mut state);
         state
     }
@@ -178,9 +177,7 @@ impl<'a> Search<'a> {
     pub(super) fn allowed(&self, order: &[u32], (a, b): Swap) -> bool {
         let Some(labels) = self.labels else { return true };
         let same_replica = a / self.stages == b / self.stages && a.max(b) < self.cells();
-        same_replica
-            || self.stages == 1
-            || labels[order[a] as usize] == labels[order[b] as usize]
+        same_replica || self.stages == 1 || labels[order[a] as usize] == labels[order[b] as usize]
     }
 
     /// Replicas that a change touches, and their new factors.
@@ -218,8 +215,8 @@ impl<'a> Search<'a> {
             let mut step = others(&state.slowest[k], |r| touched.iter().any(|t| t.0 == r));
             for (r, factors) in &touched {
                 for cut in self.cuts[r * samples + k].chunks_exact(width) {
-                    let value = cut[width - 1]
-                        + cut.iter().zip(factors).map(|(a, f)| a * f).sum::<f64>();
+                    let value =
+                        cut[width - 1] + cut.iter().zip(factors).map(|(a, f)| a * f).sum::<f64>();
                     step = step.max(value);
                 }
             }

@@ -6,9 +6,9 @@ use prism_graph::StepGraph;
 use prism_model::DurationModel;
 use serde::{Deserialize, Serialize};
 
+use super::PlaceError;
 use super::nominal::{Kernel, Nominal, Origin};
 use super::objective::{Objective, Paired, Ratio};
-use super::PlaceError;
 
 /// Most cells that are slowed one by one; of larger plans some replicas stand for all.
 const MOST_CELLS: usize = 256;
@@ -110,9 +110,8 @@ pub fn sensitivity(
             by_replica: (at..at + n).map(|i| paired.ratio(i, 0)).collect::<Result<_, _>>()?,
         });
     }
-    let by_cost = |a: &&StageSensitivity, b: &&StageSensitivity| {
-        a.ratio.value.total_cmp(&b.ratio.value)
-    };
+    let by_cost =
+        |a: &&StageSensitivity, b: &&StageSensitivity| a.ratio.value.total_cmp(&b.ratio.value);
     let best = out.iter().min_by(by_cost).map_or(0, |s| s.stage);
     let worst = out.iter().max_by(by_cost).map_or(0, |s| s.stage);
     let worst_over_best =

@@ -176,7 +176,8 @@ fn the_local_search_finds_the_best_of_all_orders() {
             let given: Vec<u32> = (0..n as u32).collect();
             let labels: Vec<u32> = given.iter().map(|w| w / u32::from(stages) % 2).collect();
             for labels in [None, Some(&labels[..])] {
-                let objective = [Objective::P95, Objective::Mean, Objective::Cvar][seed as usize % 3];
+                let objective =
+                    [Objective::P95, Objective::Mean, Objective::Cvar][seed as usize % 3];
                 let mut search = Search::new(&sampled, objective, &f, &given, labels);
                 let all = exhaustive(&search, &given, false);
                 let best = search.state(all.best).score;
@@ -279,7 +280,8 @@ fn the_given_order_is_the_model() {
     for threads in [1, 2, 5] {
         let options = PlaceOptions { threads, ..options() };
         let placed = place(&job.graph, &job.model, None, &options).unwrap();
-        let run = RunOptions { first_sample: 1 << 24, samples: 600, seed: 1, ..RunOptions::default() };
+        let run =
+            RunOptions { first_sample: 1 << 24, samples: 600, seed: 1, ..RunOptions::default() };
         let tape = prism_engine::predict::lower(&job.graph, &job.model, &LowerOptions::default());
         let samples = tape.unwrap().compile().unwrap().run(&run).unwrap();
         let mut steps: Vec<f64> =

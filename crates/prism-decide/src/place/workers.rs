@@ -196,7 +196,8 @@ fn groups(
         by_speed.sort_by(|&a, &b| times[a].total_cmp(&times[b]).then(a.cmp(&b)));
         let whole = by_speed.len() / tp * tp;
         left_over.extend(by_speed[whole..].iter().map(|&i| gpus[i].id.clone()));
-        let mut own: Vec<Vec<usize>> = by_speed[..whole].chunks(tp).map(<[usize]>::to_vec).collect();
+        let mut own: Vec<Vec<usize>> =
+            by_speed[..whole].chunks(tp).map(<[usize]>::to_vec).collect();
         for group in &mut own {
             group.sort_unstable();
         }
