@@ -5,6 +5,7 @@ use std::io;
 
 use prism_decide::compare::CompareError;
 use prism_decide::diff::DiffError;
+use prism_decide::place::PlaceError;
 use prism_decide::reference::ReferenceError;
 use prism_decide::scenario::ScenarioError;
 use prism_engine::calibrate::CalibrateError;
@@ -57,6 +58,9 @@ pub(crate) enum CliError {
     /// A prediction that is refused.
     #[error("no prediction for `{file}`")]
     Predict { file: String, source: PredictError },
+    /// A placement that is refused.
+    #[error("no placement for `{file}`")]
+    Place { file: String, source: PlaceError },
     /// A validation that is refused.
     #[error("`{file}` cannot be validated")]
     Validate { file: String, source: ValidateError },
@@ -96,6 +100,7 @@ impl CliError {
                 }
                 other => other.hint(),
             },
+            CliError::Place { source, .. } => source.hint(),
             CliError::Validate { source, .. } => source.hint(),
             CliError::Scenario { source, .. } => source.hint(),
             CliError::Compare { source, .. } => source.hint(),

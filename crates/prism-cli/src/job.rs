@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use prism_decide::scenario::Job;
+use clap::Args;
+use prism_decide::scenario::{Donors, Job, Scenario, apply};
 use prism_decide::select::Layout;
 use prism_engine::calibrate::CalibrateOptions;
 use prism_engine::predict::Draws;
@@ -13,6 +14,9 @@ use crate::args::TraceArgs;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::input::{self, Input};
+
+/// GPUs of a node where nothing is said.
+pub(crate) const GPUS_PER_NODE: u32 = 8;
 
 /// A calibrated job and where it came from.
 pub(crate) struct Calibrated {
@@ -52,7 +56,32 @@ pub(crate) fn read(
     Ok(Calibrated { profile, graph, sources })
 }
 
+/// Workers that are healed before anything is asked.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct HealArgs {
+    /// Take these workers for as fast as the median of the others of their stage, `rank=12` or
+    /// `dp=0 stage=3`; repeatable
+    #[arg(long, value_name = "WORKERS")]
+    pub(crate) heal: Vec<String>,
+}
+
 impl Calibrated {
+    /// Heals workers: the job as it would be without their persistent slowness.
+    pub(crate) fn heal(&mut self, args: &HealArgs, path: &Path) -> Result<(), CliError> {
+        for which in &args.heal {
+            let place = || format!("`--heal {which}`");
+            let scenario: Scenario = format!("heal {which}")
+                .parse()
+                .map_err(|source| CliError::Scenario { place: place(), source })?;
+            let changed =
+                apply(&self.job(GPUS_PER_NODE), &scenario, &Donors::new()).map_err(|source| {
+                    CliError::Compare { file: input::name(path), source: source.into() }
+                })?;
+            self.profile.model = changed.model;
+        }
+        Ok(())
+    }
+
     /// Where its workers run.
     pub(crate) fn layout(&self, gpus_per_node: u32) -> Layout {
         let job = &self.profile.provenance.job;

@@ -295,10 +295,11 @@ fn committed_schemas_are_those_of_the_outputs() {
         "4",
     ];
     let explain = ["explain", "job.csv", "--json", "--samples", "200", "--path-samples", "20"];
-    let outputs: [(&str, &[&str]); 10] = [
+    let outputs: [(&str, &[&str]); 11] = [
         ("replay", &["replay", "job.csv", "--json"]),
         ("profile", &["calibrate", "job.csv", "--json"]),
         ("predict", &["predict", "job.csv", "--json", "--bootstrap", "0"]),
+        ("place", &["place", "job.csv", "--json", "--samples", "200"]),
         ("validate", &["validate", "job.csv", "--json", "--splits", "2", "--samples", "200"]),
         ("diff", &["diff", "job.csv", "job.csv", "--json", "--bootstrap", "0"]),
         ("synth", &synth),

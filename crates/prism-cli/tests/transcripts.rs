@@ -77,6 +77,24 @@ fn predict_with_too_few_steps_for_a_guarantee() {
 }
 
 #[test]
+fn place() {
+    let folder = Folder::with_job();
+    folder.write("speeds.csv", "gpu,time_ms\na,10\nb,10.1\nc,10\nd,15\ne,10.2\n");
+    let few = ["--samples", "1000", "--random-orders", "5"];
+    let mut placed = vec!["place", "job.csv", "--speeds", "speeds.csv", "--drop-or-keep"];
+    placed.extend(few);
+    let mut own = vec!["place", "job.csv", "--format", "csv", "-q"];
+    own.extend(few);
+    snapshot!(
+        "place",
+        folder,
+        placed,
+        own,
+        ["place", "job.csv", "--slow", "x1.2", "--samples", "1000"]
+    );
+}
+
+#[test]
 fn validate() {
     let folder = Folder::with_job();
     snapshot!("validate", folder, ["validate", "job.csv", "--splits", "4", "--samples", "500"]);
@@ -250,6 +268,7 @@ fn help() {
         ["replay", "-h"],
         ["calibrate", "-h"],
         ["predict", "-h"],
+        ["place", "-h"],
         ["validate", "-h"],
         ["diff", "-h"],
         ["synth", "-h"],

@@ -11,6 +11,7 @@
 //! | [`explain`] | a job | where its time and the tail come from |
 //! | [`scenario`] | a job and edits | the job, changed |
 //! | [`compare`] | a job and scenarios | how the distribution of step time changes, with paired intervals |
+//! | [`mod@place`] | a job and workers' speeds | which worker should be which cell |
 //! | [`timeline`] | an evaluated or recorded step | each operation's work, waiting and launch delay |
 
 pub mod compare;
@@ -18,6 +19,7 @@ pub mod critical;
 pub mod diff;
 pub mod explain;
 pub mod paired;
+pub mod place;
 pub mod reference;
 pub mod scenario;
 pub mod select;

@@ -120,6 +120,14 @@ pub enum IoError {
         /// The parser's reason.
         source: csv::Error,
     },
+    /// A table of speeds without the columns it needs, or with rows that break a rule.
+    #[error("`{file}` is not a table of speeds{}", lines(problems))]
+    Speeds {
+        /// File name as given.
+        file: String,
+        /// Line and rule of each.
+        problems: Vec<String>,
+    },
     /// No metadata was given or found.
     #[error("no metadata for `{file}`{}", looked(looked_for))]
     MetaMissing {
@@ -281,6 +289,10 @@ fn list(problems: &[ColumnProblem]) -> String {
     problems.iter().fold(String::new(), |text, p| text + &format!("\n  {p}"))
 }
 
+fn lines(problems: &[String]) -> String {
+    problems.iter().fold(String::new(), |text, p| text + &format!("\n  {p}"))
+}
+
 fn looked(names: &[String]) -> String {
     if names.is_empty() {
         String::new()
@@ -336,6 +348,9 @@ impl IoError {
             IoError::Schema { .. } => "upgrade, or rewrite the file with the older version",
             IoError::Csv { .. } => {
                 "fields are separated by commas, the first line names the columns"
+            }
+            IoError::Speeds { .. } => {
+                "one row a measurement: a name (`gpu`), a time (`time_ms`), and `node` where tensor-parallel groups are placed"
             }
             IoError::MetaMissing { .. } => {
                 "name the file with `--meta FILE`; it holds trial_name, run_id, dp_size, dsp_size, pp_size, tp_size, vpp_size, world_size"

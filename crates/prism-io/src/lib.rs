@@ -44,6 +44,7 @@
 //! | read step times | [`read_step_log`], [`read_step_log_bytes`], [`looks_like_step_log`] |
 //! | write a trace | [`write_op_table`], [`write_op_table_straggler`], [`write_op_table_csv`], [`write_meta_yaml`] |
 //! | write anything else | [`write_atomic`], [`write_samples`] |
+//! | read speeds of GPUs | [`read_speeds`], [`SpeedOptions`] |
 //! | build a table | [`OpTableBuilder`] |
 //! | what is wrong | [`IoError`], [`Violations`], [`Rule`] |
 
@@ -64,6 +65,7 @@ mod raw;
 mod read;
 mod samples;
 mod source;
+mod speeds;
 mod step_log;
 mod thrift;
 mod violation;
@@ -81,5 +83,6 @@ pub use options::{Limits, ReadOptions};
 pub use read::{Loaded, read_op_table, read_op_table_bytes};
 pub use samples::write_samples;
 pub use source::sha256_hex;
+pub use speeds::{MeasuredGpu, SpeedOptions, SpeedTable, read_speeds, read_speeds_bytes};
 pub use step_log::{StepLog, looks_like_step_log, read_step_log, read_step_log_bytes};
 pub use violation::{Breaches, Place, Rule, SHOWN_PER_RULE, Violation, Violations};

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::values::{probability, quantile, repetitions};
 use super::{DrawsArg, TraceArgs};
+use crate::job::HealArgs;
 
 /// Say where the step time and its tail come from, and what to fix first
 ///
@@ -16,6 +17,7 @@ use super::{DrawsArg, TraceArgs};
 #[command(after_help = "Examples:
   prism explain trace.parquet
   prism explain profile.json --quantile p99 --json
+  prism explain trace.parquet --heal rank=12
   prism explain trace.parquet --paths -v")]
 pub(crate) struct ExplainArgs {
     /// Trace or profile; `-` for standard input
@@ -23,6 +25,8 @@ pub(crate) struct ExplainArgs {
     pub(crate) input: PathBuf,
     #[command(flatten)]
     pub(crate) read: TraceArgs,
+    #[command(flatten)]
+    pub(crate) heal: HealArgs,
     /// The tail that is explained, `0.95` or `p95`
     #[arg(long, value_parser = quantile, default_value = "p95", value_name = "P")]
     pub(crate) quantile: f64,

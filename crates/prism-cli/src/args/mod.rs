@@ -4,6 +4,7 @@ mod calibrate;
 mod diff;
 mod explain;
 mod other;
+mod place;
 mod predict;
 mod replay;
 mod synth;
@@ -20,6 +21,7 @@ pub(crate) use calibrate::CalibrateArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use explain::ExplainArgs;
 pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
+pub(crate) use place::{ObjectiveArg, PlaceArgs};
 pub(crate) use predict::{DrawsArg, IsaArg, ModelArg, OverArg, PredictArgs};
 pub(crate) use replay::ReplayArgs;
 pub(crate) use synth::{DurationArg, EffectArg, Plan, SynthArgs};
@@ -54,6 +56,8 @@ pub(crate) enum Command {
     Calibrate(CalibrateArgs),
     /// Predict the distribution of step time from a trace or a profile
     Predict(PredictArgs),
+    /// Say which worker should be which (replica, stage) cell
+    Place(PlaceArgs),
     /// Predict held-out steps of a trace and say how far off the predictions are
     Validate(ValidateArgs),
     /// Compare two traces, profiles or step logs: what changed, and what it cost
@@ -81,6 +85,7 @@ impl Command {
         match self {
             Command::Calibrate(args) => is_stdout(&args.output),
             Command::Predict(args) => is_stdout(&args.output),
+            Command::Place(args) => is_stdout(&args.output),
             Command::Synth(args) => args.output == Path::new("-"),
             Command::Trace(args) => args.output == Path::new("-"),
             Command::Whatif(args) => is_stdout(&args.heatmap),

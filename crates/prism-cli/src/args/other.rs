@@ -20,6 +20,8 @@ pub(crate) enum SchemaName {
     Profile,
     /// `prism predict --json`
     Predict,
+    /// `prism place --json`
+    Place,
     /// `prism validate --json`
     Validate,
     /// `prism diff --json`

@@ -41,6 +41,16 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A factor on a time: `x1.2` or `1.2`.
+pub(crate) fn slow_factor(text: &str) -> Result<f64, String> {
+    let value = number(text.strip_prefix(['x', 'X']).unwrap_or(text))?;
+    if value > 0.0 {
+        Ok(value)
+    } else {
+        Err(format!("`{text}` is not a positive factor such as `x1.2`"))
+    }
+}
+
 /// A number of bootstrap repetitions: none, or at least two.
 pub(crate) fn repetitions(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {

@@ -3,8 +3,8 @@
 use clap::CommandFactory;
 use prism_engine::profile::Profile;
 use prism_report::{
-    DiffOutput, ExplainOutput, PredictOutput, ReplayOutput, SynthOutput, TimelineOutput,
-    ValidateOutput, WhatifOutput, WhatifReferenceOutput, schema_text,
+    DiffOutput, ExplainOutput, PlaceOutput, PredictOutput, ReplayOutput, SynthOutput,
+    TimelineOutput, ValidateOutput, WhatifOutput, WhatifReferenceOutput, schema_text,
 };
 
 use crate::args::{Cli, CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
@@ -17,6 +17,7 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::Replay => schema_text::<ReplayOutput>(),
         SchemaName::Profile => schema_text::<Profile>(),
         SchemaName::Predict => schema_text::<PredictOutput>(),
+        SchemaName::Place => schema_text::<PlaceOutput>(),
         SchemaName::Validate => schema_text::<ValidateOutput>(),
         SchemaName::Diff => schema_text::<DiffOutput>(),
         SchemaName::Synth => schema_text::<SynthOutput>(),

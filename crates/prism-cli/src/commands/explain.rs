@@ -12,7 +12,8 @@ use crate::{input, job};
 /// Says where the time and its tail come from.
 pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<Outcome, CliError> {
     let draws = args.draws.into();
-    let calibrated = job::read(&args.input, &args.read, draws, context)?;
+    let mut calibrated = job::read(&args.input, &args.read, draws, context)?;
+    calibrated.heal(&args.heal, &args.input)?;
     let options = ExplainOptions {
         draws,
         samples: args.samples,

@@ -4,6 +4,7 @@ mod about;
 mod calibrate;
 mod diff;
 mod explain;
+mod place;
 mod predict;
 mod replay;
 mod synth;
@@ -22,6 +23,7 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
         Command::Replay(args) => replay::run(args, context),
         Command::Calibrate(args) => calibrate::run(args, context),
         Command::Predict(args) => predict::run(args, context),
+        Command::Place(args) => place::run(args, context),
         Command::Validate(args) => validate::run(args, context),
         Command::Diff(args) => diff::run(args, context),
         Command::Synth(args) => synth::run(args, context),

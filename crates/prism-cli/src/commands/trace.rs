@@ -16,10 +16,8 @@ use prism_report::{ChromeTrace, TimelineOutput, Written, json_text, quantile_nam
 use crate::args::{Format, TimelineArgs};
 use crate::context::Context;
 use crate::error::{CliError, Outcome, usage};
+use crate::job::GPUS_PER_NODE;
 use crate::{input, job};
-
-/// What `node=` in a scenario counts with.
-const GPUS_PER_NODE: u32 = 8;
 
 /// Writes one step of a trace as a timeline.
 pub(crate) fn run(args: &TimelineArgs, context: &Context) -> Result<Outcome, CliError> {
