@@ -259,6 +259,34 @@ fn what_cannot_be_asked() {
 }
 
 #[test]
+fn whatif_scenarios() {
+    let folder = Folder::with_job();
+    let quick = ["--samples", "1000", "--bootstrap", "8"];
+    let mut asked = vec!["whatif", "job.csv", "--scenario", "slow: slow-node x1.3 dp=0 stage=last"];
+    asked.extend(["--scenario", "repack over=step; delay x0"]);
+    asked.extend(quick);
+    let mut flat = vec!["whatif", "job.csv", "--scenario", "rebalance", "--format", "csv"];
+    flat.extend(quick);
+    snapshot!(
+        "whatif-scenarios",
+        folder,
+        asked,
+        flat,
+        ["whatif", "job.csv", "--scenario", "explode x2"],
+        ["whatif", "job.csv", "--scenario", "scale x2 stage=7"]
+    );
+}
+
+#[test]
+fn explain() {
+    let folder = Folder::with_job();
+    let quick = ["--samples", "400", "--path-samples", "40"];
+    let mut asked = vec!["explain", "job.csv", "--paths"];
+    asked.extend(quick);
+    snapshot!("explain", folder, asked);
+}
+
+#[test]
 fn help() {
     let folder = Folder::empty();
     snapshot!(
