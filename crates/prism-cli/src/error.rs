@@ -65,7 +65,7 @@ pub(crate) enum CliError {
     #[error("`{file}` cannot be validated")]
     Validate { file: String, source: ValidateError },
     /// A scenario that cannot be read.
-    #[error("{place} is no scenario")]
+    #[error("{place} cannot be read")]
     Scenario { place: String, source: ScenarioError },
     /// A comparison of scenarios that is refused.
     #[error("no comparison for `{file}`")]

@@ -199,7 +199,7 @@ fn the_path_goes_through_the_slow_worker() {
     let effects = breakdown(&report.breakdowns, By::Effect);
     assert_eq!(effects.parts[0].name, "worker");
     assert!(effects.parts[0].at[0].share.unwrap() > 0.8);
-    assert!(report.fixes[..3].iter().any(|f| f.what.starts_with("rank 7:")));
+    assert!(report.fixes[..3].iter().any(|f| f.what.starts_with("rank 7 (dp 1, stage 2)")));
 }
 
 /// Same bits on any number of threads.

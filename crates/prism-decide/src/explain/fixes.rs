@@ -58,12 +58,13 @@ fn candidates(job: &Job<'_>) -> Vec<(String, Scenario)> {
         scenario.name = scenario.to_string();
         out.push((what, scenario));
     };
-    for (rank, excess) in slow_workers(job).into_iter().take(MOST_WORKERS) {
+    for (dp, stage, excess) in slow_workers(job).into_iter().take(MOST_WORKERS) {
+        let rank = job.layout.rank(dp, stage);
         let mut on = Selection::default();
         // A rank is a number, which always parses.
         if on.set("rank", &rank.to_string()).is_ok() {
             let what = format!(
-                "rank {rank}: as fast as the others of its stage (it is {:.1} % slower)",
+                "rank {rank} (dp {dp}, stage {stage}): as fast as the others of its stage, now {:.1} % slower",
                 100.0 * excess
             );
             add(what, Edit::Heal { on });
@@ -122,9 +123,9 @@ fn collectives(job: &Job<'_>) -> Vec<OpKind> {
     kinds
 }
 
-/// Workers that are slower than the median of the others of their stage, the slowest first: first rank
-/// and excess.
-fn slow_workers(job: &Job<'_>) -> Vec<(u32, f64)> {
+/// Workers that are slower than the median of the others of their stage, the slowest first: replica,
+/// stage and excess.
+fn slow_workers(job: &Job<'_>) -> Vec<(u32, u16, f64)> {
     let compute = &job.model.compute;
     let replicas = job.model.replicas as usize;
     let mut out = Vec::new();
@@ -148,10 +149,10 @@ fn slow_workers(job: &Job<'_>) -> Vec<(u32, f64)> {
             }
             let excess = if n > 0.0 { f64::exp(sum / n) - 1.0 } else { 0.0 };
             if excess > SLOW {
-                out.push((job.layout.rank(r as u32, stage), excess));
+                out.push((r as u32, stage, excess));
             }
         }
     }
-    out.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    out.sort_by(|a, b| b.2.total_cmp(&a.2).then((a.0, a.1).cmp(&(b.0, b.1))));
     out
 }
