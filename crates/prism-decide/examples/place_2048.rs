@@ -64,6 +64,16 @@ fn main() -> Result<(), Failure> {
         at(0.99),
         at(1.0)
     );
+    // The search alone: next to nothing is checked.
+    let few = PlaceOptions {
+        samples: 100,
+        search_samples: 256,
+        random_orders: 1,
+        ..PlaceOptions::default()
+    };
+    let begin = Instant::now();
+    place(&graph, &model, Some(&workers), &few)?;
+    println!("search, with a check of 100 samples: {:.1} s", begin.elapsed().as_secs_f64());
     for objective in [Objective::P95, Objective::Mean] {
         let options = PlaceOptions {
             objective,

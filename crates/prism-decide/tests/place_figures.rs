@@ -31,11 +31,11 @@ fn calibrated(replayed: &Replayed, selection: &Selection) -> Calibrated {
     calibrate(replayed, selection, &options).unwrap()
 }
 
-fn slowed(job: &Calibrated, slow: f64, launch_delays: bool) -> Sensitivity {
+fn slowed(job: &Calibrated, slow: f64, launch_delays: bool, samples: usize) -> Sensitivity {
     let options = SensitivityOptions {
         slow,
         objective: Objective::P95,
-        samples: 2_000,
+        samples,
         seed: 1,
         threads: 0,
         confidence: 0.95,
@@ -43,6 +43,10 @@ fn slowed(job: &Calibrated, slow: f64, launch_delays: bool) -> Sensitivity {
     };
     sensitivity(&job.graph, &job.model, &options).unwrap()
 }
+
+/// Two of AR's 43 steps, 4.65 %, are outliers: whether p95 is one of them is decided by the sampling
+/// error unless samples are this many (their share is then 2.3 standard errors below 5 %).
+const MANY: usize = 20_000;
 
 /// Cost of each stage in percent.
 fn costs(s: &Sensitivity) -> Vec<f64> {
@@ -66,7 +70,7 @@ fn a_slow_worker_of_the_healthy_job_costs_11_to_17_percent() {
     let keep = (1..replicas).collect();
     let healthy = calibrated(&replayed, &Selection { replicas: keep, ..Selection::all(&replayed) });
     for launch_delays in [true, false] {
-        let found = slowed(&healthy, 1.2, launch_delays);
+        let found = slowed(&healthy, 1.2, launch_delays, MANY);
         let costs = costs(&found);
         assert!((costs[0] - 11.1).abs() < 1.5 && (costs[3] - 17.5).abs() < 1.5, "{costs:?}");
         assert!(costs[1..3].iter().all(|c| *c > costs[0] - 0.5 && *c < costs[3]), "{costs:?}");
@@ -91,7 +95,7 @@ fn a_slow_worker_of_the_healthy_job_costs_11_to_17_percent() {
         }
     }
     assert_eq!(replaced, 2, "forward and backward of one worker");
-    let costs = costs(&slowed(&Calibrated { model, ..all }, 1.2, true));
+    let costs = costs(&slowed(&Calibrated { model, ..all }, 1.2, true, MANY));
     assert!((costs[0] - 11.1).abs() < 1.5 && (costs[3] - 17.5).abs() < 1.5, "{costs:?}");
 }
 
@@ -107,14 +111,14 @@ fn the_last_stage_is_the_wrong_place_for_a_slow_worker() {
     let regular = (0..steps.len()).filter(|&t| !outliers.contains(&steps[t])).collect();
     let job = calibrated(&replayed, &Selection::steps(&replayed, regular));
     for launch_delays in [true, false] {
-        let found = slowed(&job, 1.5, launch_delays);
+        let found = slowed(&job, 1.5, launch_delays, 2_000);
         let costs = costs(&found);
         assert!(costs[..3].iter().all(|c| (c - 4.7).abs() < 1.5), "{costs:?}");
         assert!((costs[3] - 31.7).abs() < 1.5, "{costs:?}");
         assert!((found.worst_over_best.value - 1.26).abs() < 0.03);
     }
     // The outliers' p95 hides part of it.
-    let found = slowed(&all, 1.5, true);
+    let found = slowed(&all, 1.5, true, 10_000);
     assert!((found.worst_over_best.value - 1.227).abs() < 0.01, "{:?}", found.worst_over_best);
     // A placement finds the way out.
     let mut factors = vec![1.0; 8];

@@ -49,9 +49,9 @@ pub(crate) struct PlaceArgs {
     /// What is minimised
     #[arg(long, value_enum, default_value_t = ObjectiveArg::P95, value_name = "WHAT")]
     pub(crate) objective: ObjectiveArg,
-    /// Samples of the check, from which all numbers come
-    #[arg(long, default_value_t = 4_000, value_name = "N")]
-    pub(crate) samples: usize,
+    /// Samples of the check, from which all numbers come [default: 4000; 20000 with `--slow`]
+    #[arg(long, value_name = "N")]
+    pub(crate) samples: Option<usize>,
     /// Random orders to compare with
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) random_orders: usize,
@@ -83,4 +83,11 @@ pub(crate) enum ObjectiveArg {
     Mean,
     /// Mean of the slowest 5 % of steps
     Cvar,
+}
+
+impl PlaceArgs {
+    /// Samples: a difference of single cells needs more of them than one of whole orders.
+    pub(crate) fn samples(&self) -> usize {
+        self.samples.unwrap_or(if self.slow.is_some() { 20_000 } else { 4_000 })
+    }
 }

@@ -97,7 +97,7 @@ fn answer(
         let options = SensitivityOptions {
             slow,
             objective,
-            samples: args.samples,
+            samples: args.samples(),
             seed: context.seed,
             threads: context.threads,
             confidence: args.confidence,
@@ -113,7 +113,7 @@ fn answer(
     };
     let options = PlaceOptions {
         objective,
-        samples: args.samples,
+        samples: args.samples(),
         random_orders: args.random_orders,
         same: args.same.clone(),
         keep_or_drop: args.drop_or_keep,

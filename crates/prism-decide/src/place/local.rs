@@ -11,7 +11,7 @@ const SMALL: usize = 256;
 /// Cells of a larger plan from which changes start, most critical first.
 const CELLS_OF_MANY: usize = 48;
 /// Changes bounded in all for a larger plan.
-const BUDGET: u64 = 1_000_000;
+const BUDGET: u64 = 150_000;
 /// Restarts of a small plan, from its best order disturbed.
 const RESTARTS: u64 = 24;
 /// Least relative gain of a change: none to speak of in a small plan, one above rounding in a large.
@@ -110,8 +110,14 @@ fn changes(search: &Search<'_>, state: &State, cell: usize) -> Vec<Vec<Swap>> {
             && (own.contains(&b) || search.factors[other] < search.factors[worker])
             && search.allowed(order, (cell, b))
     };
-    let mut out: Vec<Vec<Swap>> =
-        (0..order.len()).filter(|&b| helps(b)).map(|b| vec![(cell, b)]).collect();
+    let mut partners: Vec<usize> = (0..order.len()).filter(|&b| helps(b)).collect();
+    // A slow worker costs least where others are slow: those replicas come first, spares before all.
+    let slowest: Vec<f64> = (0..search.replicas)
+        .map(|r| search.factors_of(order, r).into_iter().fold(0.0, f64::max))
+        .collect();
+    let rank = |b: usize| slowest.get(b / search.stages).copied().unwrap_or(f64::INFINITY);
+    partners.sort_by(|&a, &b| rank(b).total_cmp(&rank(a)).then(a.cmp(&b)));
+    let mut out: Vec<Vec<Swap>> = partners.into_iter().map(|b| vec![(cell, b)]).collect();
     out.extend(refills(search, order, replica));
     out.extend(exchanges(search, order, replica));
     out

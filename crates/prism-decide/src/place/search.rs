@@ -10,8 +10,12 @@ use super::evaluate::{ReplicaSteps, Scratch};
 use super::objective::Objective;
 use super::sampled::Sampled;
 
-/// Most cuts kept for one sample of one replica.
-const MOST_CUTS: usize = 24;
+/// Most cuts kept for one sample of one replica, in a plan of up to [`MANY`] cells and in a larger one.
+const MOST_CUTS: (usize, usize) = (24, 16);
+/// Most changes of one list that are computed in a larger plan, those with the lowest bounds.
+const MOST_COMPUTED: usize = 8;
+/// See [`MOST_CUTS`].
+const MANY: usize = 256;
 
 /// Worth of an order: the objective, then the mean; seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -117,6 +121,7 @@ impl<'a> Search<'a> {
     /// Keeps the cuts that were not known.
     fn learn(&mut self, replica: usize, steps: &ReplicaSteps) {
         let width = self.stages + 1;
+        let most = if self.cells() <= MANY { MOST_CUTS.0 } else { MOST_CUTS.1 };
         for (k, cut) in steps.cuts.chunks(width).enumerate() {
             let known = &mut self.cuts[replica * self.sampled.samples + k];
             let (rest, by_stage) = (cut[self.stages], &cut[..self.stages]);
@@ -124,7 +129,7 @@ impl<'a> Search<'a> {
             if known.chunks(width).any(same) {
                 continue;
             }
-            if known.len() >= MOST_CUTS * width {
+            if known.len() >= most * width {
                 // The first, found at factor 1, stays.
                 known.drain(width..2 * width);
             }
@@ -254,7 +259,8 @@ impl<'a> Search<'a> {
     }
 
     /// Of some changes the one with the lowest score, if it beats `limit`: bounded first, computed
-    /// until the best computed one beats all bounds that are left.
+    /// until the best computed one beats all bounds that are left, or (in a larger plan) there were
+    /// [`MOST_COMPUTED`].
     pub(super) fn best(
         &mut self,
         state: &State,
@@ -272,6 +278,8 @@ impl<'a> Search<'a> {
         });
         let mut found: Option<(usize, State)> = None;
         let mut buffer = Vec::new();
+        let most = if self.cells() <= MANY { usize::MAX } else { MOST_COMPUTED };
+        let mut computed = 0;
         for i in left {
             let limit = found.as_ref().map_or(limit, |(_, s)| s.score);
             if !bounds[i].beats(limit, least) {
@@ -281,6 +289,10 @@ impl<'a> Search<'a> {
             if !self.bound(state, &changes[i], &mut buffer).beats(limit, least) {
                 continue;
             }
+            if computed == most {
+                break;
+            }
+            computed += 1;
             let next = self.changed(state, &changes[i]);
             if next.score.beats(limit, least) {
                 found = Some((i, next));
