@@ -60,7 +60,7 @@ pub(crate) enum CliError {
     Predict { file: String, source: PredictError },
     /// A placement that is refused.
     #[error("no placement for `{file}`")]
-    Place { file: String, source: PlaceError },
+    Place { file: String, source: Box<PlaceError> },
     /// A validation that is refused.
     #[error("`{file}` cannot be validated")]
     Validate { file: String, source: ValidateError },
@@ -69,7 +69,7 @@ pub(crate) enum CliError {
     Scenario { place: String, source: ScenarioError },
     /// A comparison of scenarios that is refused.
     #[error("no comparison for `{file}`")]
-    Compare { file: String, source: CompareError },
+    Compare { file: String, source: Box<CompareError> },
     /// A comparison that is refused.
     #[error("`{a}` and `{b}` cannot be compared")]
     Diff { a: String, b: String, source: DiffError },

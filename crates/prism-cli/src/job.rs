@@ -75,7 +75,7 @@ impl Calibrated {
                 .map_err(|source| CliError::Scenario { place: place(), source })?;
             let changed =
                 apply(&self.job(GPUS_PER_NODE), &scenario, &Donors::new()).map_err(|source| {
-                    CliError::Compare { file: input::name(path), source: source.into() }
+                    CliError::Compare { file: input::name(path), source: Box::new(source.into()) }
                 })?;
             self.profile.model = changed.model;
         }

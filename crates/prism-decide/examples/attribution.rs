@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use prism_decide::explain::{ExplainOptions, explain};
-use prism_decide::scenario::{Job, Scenario, apply};
+use prism_decide::scenario::{Donors, Job, Scenario, apply};
 use prism_decide::select::Layout;
 use prism_engine::calibrate::CalibrateOptions;
 use prism_engine::profile::profile;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let job = Job { graph: &graph, model: &model, layout };
             let slow = std::env::var("SLOW").unwrap_or_else(|_| "dp=0 stage=0".to_owned());
             let scenario: Scenario = format!("heal {slow}").parse()?;
-            model = apply(&job, &scenario, &Default::default())?.model;
+            model = apply(&job, &scenario, &Donors::new())?.model;
         }
         let job = Job { graph: &graph, model: &model, layout };
         let begin = std::time::Instant::now();

@@ -310,7 +310,7 @@ fn repeat(
                           adjust: &Adjustments|
          -> Result<Vec<f64>, CompareError> {
             let program = lower_adjusted(job.graph, model, &lowering, adjust)?;
-            let tape = bound(slot, program)?;
+            let tape = bound(slot, &program)?;
             let samples = step_times(tape, options.seed, options.repetition_samples, 1)?;
             let ordered = Ordered::new(&samples);
             Ok(options.statistics.iter().map(|s| ordered.of_all(*s)).collect())
@@ -336,10 +336,10 @@ fn repeat(
 }
 
 /// A program on a tape that may have run another one of the same form.
-pub(crate) fn bound(
-    slot: &mut Option<Tape>,
-    program: prism_engine::sample::Program,
-) -> Result<&Tape, PredictError> {
+pub(crate) fn bound<'a>(
+    slot: &'a mut Option<Tape>,
+    program: &prism_engine::sample::Program,
+) -> Result<&'a Tape, PredictError> {
     let fits = match slot {
         Some(tape) => tape.rebind(program.clone())?,
         None => false,

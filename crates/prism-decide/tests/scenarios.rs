@@ -58,6 +58,9 @@ fn at(comparison: &Comparison, statistic: Statistic) -> (f64, f64) {
     (d.base_s, d.changed_s)
 }
 
+/// What becomes of an operation's work on a replica.
+type Change<'a> = Box<dyn Fn(&prism_graph::Op, usize, f64) -> f64 + 'a>;
+
 /// Without noise a scenario is exact arithmetic: the same operations changed by hand and evaluated.
 #[test]
 fn edits_are_what_they_say() {
@@ -67,7 +70,6 @@ fn edits_are_what_they_say() {
     let compute = |k: prism_model::OpKind| k.is_microbatch_compute();
     let transfer =
         |k: KernelClass| matches!(k, KernelClass::PointToPoint | KernelClass::Collective);
-    type Change<'a> = Box<dyn Fn(&prism_graph::Op, usize, f64) -> f64 + 'a>;
     let cases: Vec<(&str, Change<'_>)> = vec![
         (
             "scale x1.5 kind=forward-compute stage=1",
@@ -381,7 +383,7 @@ fn paired_intervals_cover_and_are_narrow() {
         );
         assert!(share >= 0.92, "{} covers {share}", d.statistic);
     }
-    for k in 0..3 {
-        assert!(widths[k] <= 0.2, "{}: {}", truth.differences[k].statistic, widths[k]);
+    for (width, d) in widths.iter().zip(&truth.differences).take(3) {
+        assert!(*width <= 0.2, "{}: {width}", d.statistic);
     }
 }

@@ -146,12 +146,11 @@ fn mean_factor(model: &DurationModel, c: usize, r: usize) -> f64 {
     let steps = model.steps.len();
     let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let vectors = &model.compute.step_vectors_log;
-    let step = match vectors.is_empty() {
-        true => 1.0,
-        false => {
-            let lane = &vectors[(c * replicas + r) * steps..][..steps];
-            mean(lane.iter().map(|v| f64::from(*v).exp()).collect())
-        }
+    let step = if vectors.is_empty() {
+        1.0
+    } else {
+        let lane = &vectors[(c * replicas + r) * steps..][..steps];
+        mean(lane.iter().map(|v| f64::from(*v).exp()).collect())
     };
     let spread = model.compute.worker_spread.get(c * replicas + r).copied().unwrap_or(1.0);
     let spread = (spread * 20.0).round() / 20.0;

@@ -245,7 +245,7 @@ fn additivity(breakdown: &Breakdown) -> String {
     let scale = Scale::new(w.with_s, 0.01 * w.whole_s.value.abs().max(1e-12));
     let whole = w.whole_s.value;
     let off = |v: f64| match whole {
-        x if x == 0.0 => "-".to_owned(),
+        0.0 => "-".to_owned(),
         x => format!("{:+.0} %", 100.0 * (v / x - 1.0)),
     };
     format!(

@@ -28,7 +28,10 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<Outcome, CliE
     };
     let report = context
         .phase("explain", || explain(&calibrated.job(args.gpus_per_node), &options))
-        .map_err(|source| CliError::Compare { file: input::name(&args.input), source })?;
+        .map_err(|source| CliError::Compare {
+            file: input::name(&args.input),
+            source: Box::new(source),
+        })?;
     let layout = calibrated.layout(args.gpus_per_node);
     let output = ExplainOutput {
         schema: EXPLAIN_SCHEMA.to_owned(),

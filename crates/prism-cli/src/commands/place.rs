@@ -85,7 +85,7 @@ fn answer(
     output: &mut PlaceOutput,
 ) -> Result<(), CliError> {
     let file = || input::name(&args.input);
-    let failed = |source| CliError::Place { file: file(), source };
+    let failed = |source| CliError::Place { file: file(), source: Box::new(source) };
     let graph =
         profile.step_graph().map_err(|source| CliError::Profile { file: file(), source })?;
     let objective = match args.objective {
@@ -152,7 +152,7 @@ fn measured(
     let tp = output.gpus_per_worker;
     let label = args.same.as_deref().unwrap_or_default();
     let workers = Workers::of_gpus(&gpus, tp as usize, label)
-        .map_err(|source| CliError::Place { file: input::name(path), source })?;
+        .map_err(|source| CliError::Place { file: input::name(path), source: Box::new(source) })?;
     output.warnings.push(
         "the measured speeds replace the recording's own worker effects; they are taken to act on \
          all compute alike"

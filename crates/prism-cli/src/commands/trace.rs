@@ -90,8 +90,10 @@ fn sampled(args: &TimelineArgs, quantile: f64, context: &Context) -> Result<Made
         let scenario: Scenario = text
             .parse()
             .map_err(|source| CliError::Scenario { place: "`--scenario`".to_owned(), source })?;
-        let changed = apply(&calibrated.job(GPUS_PER_NODE), &scenario, &Donors::new())
-            .map_err(|source| CliError::Compare { file: file(), source: source.into() })?;
+        let changed =
+            apply(&calibrated.job(GPUS_PER_NODE), &scenario, &Donors::new()).map_err(|source| {
+                CliError::Compare { file: file(), source: Box::new(source.into()) }
+            })?;
         (model, adjust) = (changed.model, changed.adjust);
         under = format!(" under `{scenario}`");
     }

@@ -30,7 +30,10 @@ pub(super) fn run(args: &WhatifArgs, context: &Context) -> Result<Outcome, CliEr
     let layout = calibrated.layout(gpus_per_node);
     let report = context
         .phase("compare", || compare(&calibrated.job(gpus_per_node), &scenarios, &donors, &options))
-        .map_err(|source| CliError::Compare { file: input::name(&args.trace), source })?;
+        .map_err(|source| CliError::Compare {
+            file: input::name(&args.trace),
+            source: Box::new(source),
+        })?;
     let mut sources = calibrated.sources;
     sources.extend(others.into_values().flat_map(|c| c.sources));
     let output = WhatifOutput {

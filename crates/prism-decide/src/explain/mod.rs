@@ -108,9 +108,10 @@ pub struct ExplainReport {
 pub fn explain(job: &Job<'_>, options: &ExplainOptions) -> Result<ExplainReport, CompareError> {
     let least = 100;
     if options.samples < least || options.path_samples < 20 {
-        let (what, least, got) = match options.samples < least {
-            true => ("samples", least, options.samples),
-            false => ("samples of paths", 20, options.path_samples),
+        let (what, least, got) = if options.samples < least {
+            ("samples", least, options.samples)
+        } else {
+            ("samples of paths", 20, options.path_samples)
         };
         return Err(CompareError::TooSmall { what, least, got });
     }

@@ -49,7 +49,7 @@ impl Player {
     }
 
     /// Whether a source of variation of a signature is this player's.
-    pub(super) fn has(&self, source: Source, signature: &Signature) -> bool {
+    pub(super) fn has(&self, source: Source, signature: Signature) -> bool {
         self.parts.iter().any(|part| match part {
             Part::Source(own) => *own == source,
             Part::LaunchDelay => source == Source::LaunchDelay,

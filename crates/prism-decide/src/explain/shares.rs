@@ -83,7 +83,7 @@ pub(super) fn breakdown(
     let statistics = options.statistics();
     let most = options.max_parts.max(2);
     if parts.len() > most {
-        parts = joined(parts, most, job, options, &statistics)?;
+        parts = joined(&parts, most, job, options, &statistics)?;
     }
     let n = parts.len();
     let sets: Vec<Coalition> = (0..1 << n).collect();
@@ -104,7 +104,7 @@ pub(super) fn breakdown(
         coalitions: sets.len(),
     };
     for (k, &statistic) in statistics.iter().enumerate() {
-        let repeated: Vec<(&[f64], Vec<Contribution>)> =
+        let repeated: Vec<Resampled<'_>> =
             replicates.iter().map(|r| (r[k].as_slice(), contributions(n, &r[k]))).collect();
         add_statistic(&mut out, statistic, &point[k], &repeated, options.confidence);
     }
@@ -113,18 +113,21 @@ pub(super) fn breakdown(
     Ok(out)
 }
 
+/// Values of all coalitions under one resample, and the contributions that follow.
+type Resampled<'a> = (&'a [f64], Vec<Contribution>);
+
 fn add_statistic(
     out: &mut Breakdown,
     statistic: Statistic,
     v: &[f64],
-    repeated: &[(&[f64], Vec<Contribution>)],
+    repeated: &[Resampled<'_>],
     confidence: f64,
 ) {
     let n = out.parts.len();
     let all = v.len() - 1;
     let parts = contributions(n, v);
     let whole = |v: &[f64]| v[all] - v[0];
-    let estimate = |value: f64, of: &dyn Fn(&(&[f64], Vec<Contribution>)) -> f64| {
+    let estimate = |value: f64, of: &dyn Fn(&Resampled<'_>) -> f64| {
         let replicates: Vec<f64> = repeated.iter().map(of).collect();
         Estimate { value, sampling: normal_bounds(value, &replicates, confidence), total: None }
     };
@@ -158,7 +161,7 @@ fn excludes_zero(bounds: &Bounds) -> bool {
 
 /// Joins the smallest parts into one, so that `most` are left.
 fn joined(
-    parts: Vec<Player>,
+    parts: &[Player],
     most: usize,
     job: &Job<'_>,
     options: &ExplainOptions,
@@ -168,7 +171,7 @@ fn joined(
     let all: Coalition = (1 << n) - 1;
     let mut sets = vec![0, all];
     sets.extend((0..n).flat_map(|i| [1 << i, all & !(1 << i)]));
-    let samples = evaluate(&parts, &sets, job, options)?;
+    let samples = evaluate(parts, &sets, job, options)?;
     let ordered: Vec<Ordered<'_>> = samples.iter().map(|s| Ordered::new(s)).collect();
     let mut size = vec![0.0_f64; n];
     for &statistic in statistics {
@@ -200,11 +203,11 @@ fn evaluate(
             let active = parts
                 .iter()
                 .enumerate()
-                .any(|(i, p)| set & (1 << i) != 0 && p.has(source, signature));
+                .any(|(i, p)| set & (1 << i) != 0 && p.has(source, *signature));
             f64::from(u8::from(active))
         });
         let program = lower_adjusted(job.graph, &damped.model, &lowering, &damped.adjust)?;
-        step_times(bound(tape, program)?, options.seed, options.samples, 1)
+        step_times(bound(tape, &program)?, options.seed, options.samples, 1)
     };
     if options.threads == 1 {
         let mut tape = None;

@@ -59,9 +59,15 @@ impl Applying<'_> {
             Edit::Delay { factor, on } => {
                 self.each(on, |_| true, |adjust, op, scope| adjust.scale_delay(op, scope, *factor))
             }
-            Edit::Spread { factor, effect: None, on } => self.spread(*factor, on),
+            Edit::Spread { factor, effect: None, on } => {
+                self.spread(*factor, on);
+                Ok(())
+            }
             Edit::Spread { factor, effect: Some(effect), on } => self.effect(*factor, *effect, on),
-            Edit::Ideal { on } => self.ideal(on),
+            Edit::Ideal { on } => {
+                self.ideal(on);
+                Ok(())
+            }
             Edit::Heal { on } => self.heal(on),
             Edit::SlowNode { factor, on } => {
                 let compute = |op: &Op| op.kind.is_microbatch_compute();
@@ -155,14 +161,13 @@ impl Applying<'_> {
     }
 
     /// Deviations of each operation's work from its mean, times a factor.
-    fn spread(&mut self, factor: f64, on: &Selection) -> Result<(), String> {
+    fn spread(&mut self, factor: f64, on: &Selection) {
         let (means, replicas) = (self.means(), self.replicas());
         for (op, scope) in self.selected(on) {
             let at = op.0 as usize * replicas;
             let mean = self.changed.adjust.mean_work(op, &means.work_s[at..at + replicas]);
             self.changed.adjust.shrink_work(op, &scope, factor, &mean);
         }
-        Ok(())
     }
 
     fn effect(&mut self, factor: f64, effect: Source, on: &Selection) -> Result<(), String> {
@@ -196,7 +201,7 @@ impl Applying<'_> {
     }
 
     /// One time a kind: the mean of compute, the median of the other operations' means.
-    fn ideal(&mut self, on: &Selection) -> Result<(), String> {
+    fn ideal(&mut self, on: &Selection) {
         let (means, replicas) = (self.means(), self.replicas());
         let mut by_kind: BTreeMap<OpKind, Vec<f64>> = BTreeMap::new();
         for (id, op) in self.job.graph.iter() {
@@ -225,7 +230,6 @@ impl Applying<'_> {
             let value = vec![ideal.get(&kind).copied().unwrap_or(0.0); replicas];
             self.changed.adjust.set_work(op, &scope, &value);
         }
-        Ok(())
     }
 
     /// Selected workers take on the median worker effect, and spread, of the others of their stage.
@@ -351,7 +355,9 @@ impl Applying<'_> {
             }
             size.iter_mut().zip(&finish).for_each(|(s, f)| *s /= f);
             let mean = size.iter().sum::<f64>() / replicas as f64;
-            size.iter_mut().for_each(|s| *s /= mean);
+            for s in &mut size {
+                *s /= mean;
+            }
         }
         for (id, _) in graph.iter().filter(|(_, op)| moves(op)) {
             for (r, s) in size.iter().enumerate() {

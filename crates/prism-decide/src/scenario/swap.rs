@@ -42,7 +42,7 @@ fn compute(
         any = true;
         let wanted = from.unwrap_or(own);
         let found = donor.compute.signatures.iter().position(|s| s.signature == wanted);
-        let d = found.ok_or_else(|| missing(&wanted, "compute", donor_signatures(donor)))?;
+        let d = found.ok_or_else(|| missing(wanted, "compute", &donor_signatures(donor)))?;
         let other = &donor.compute.signatures[d];
         let signature = &mut model.compute.signatures[c];
         signature.base_log_s = other.base_log_s;
@@ -52,9 +52,10 @@ fn compute(
         signature.residual_sd_log = other.residual_sd_log;
         signature.residual_law.clone_from(&other.residual_law);
         if !model.compute.step_vectors_log.is_empty() {
-            let values: Vec<f32> = match donor.compute.step_vectors_log.is_empty() {
-                true => vec![0.0],
-                false => donor.compute.step_vectors_log[d * donor_lanes..][..donor_lanes].to_vec(),
+            let values: Vec<f32> = if donor.compute.step_vectors_log.is_empty() {
+                vec![0.0]
+            } else {
+                donor.compute.step_vectors_log[d * donor_lanes..][..donor_lanes].to_vec()
             };
             let mut own: Vec<f32> = model.compute.step_vectors_log[c * lanes..][..lanes].to_vec();
             by_rank(&mut own, values);
@@ -104,7 +105,11 @@ fn transfers(
             }
             if values.is_empty() {
                 let all = donor.transfers.iter().flat_map(|t| t.members.iter());
-                return Err(missing(&wanted, "transfer", all.map(ToString::to_string).collect()));
+                return Err(missing(
+                    wanted,
+                    "transfer",
+                    &all.map(ToString::to_string).collect::<Vec<_>>(),
+                ));
             }
             let mut own: Vec<f32> =
                 transfer.rows_s.iter().skip(member).step_by(width).copied().collect();
@@ -141,7 +146,7 @@ fn step_work(
             }
         }
         if values.is_empty() {
-            return Err(missing(&wanted, "step-level", Vec::new()));
+            return Err(missing(wanted, "step-level", &[]));
         }
         by_rank(&mut vector.values_s, values);
     }
@@ -152,7 +157,7 @@ fn donor_signatures(donor: &DurationModel) -> Vec<String> {
     donor.compute.signatures.iter().map(|s| s.signature.to_string()).collect()
 }
 
-fn missing(wanted: &Signature, what: &str, there: Vec<String>) -> String {
+fn missing(wanted: Signature, what: &str, there: &[String]) -> String {
     let there =
         if there.is_empty() { String::new() } else { format!("; there are {}", there.join(", ")) };
     format!("the other profile has no {what} signature `{wanted}`{there}")

@@ -126,7 +126,9 @@ pub fn damp(
                 *v *= k(Source::Worker, signature(c), r);
             }
             let shift = before - log_mean_exp(lane.iter().copied());
-            lane.iter_mut().for_each(|v| *v += shift);
+            for v in lane {
+                *v += shift;
+            }
         }
     }
     damp_transfers(fresh, replicas, &k);
@@ -250,7 +252,9 @@ fn damp_lags(dependency: &mut ImpliedDependency, steps: usize, k: impl Fn(usize)
 /// a spread beyond the mean raises the mean.
 fn shrink(values: &mut [f32], k: f64) {
     shrink_signed(values, k);
-    values.iter_mut().for_each(|v| *v = v.max(0.0));
+    for v in values {
+        *v = v.max(0.0);
+    }
 }
 
 fn shrink_signed(values: &mut [f32], k: f64) {

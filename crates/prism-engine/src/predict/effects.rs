@@ -23,11 +23,15 @@ pub(crate) fn step_parts(compute: &ComputeModel, replicas: usize, steps: usize) 
     if weight <= 0.0 {
         return vec![0.0; steps];
     }
-    step.iter_mut().for_each(|s| *s /= weight);
+    for s in &mut step {
+        *s /= weight;
+    }
     // Without a step x worker effect the vectors are the step effect alone.
     if compute.step_worker_sd_log > 0.0 {
         let shrink = (compute.step_sd_log / sd(&step)).min(1.0);
-        step.iter_mut().for_each(|s| *s *= shrink);
+        for s in &mut step {
+            *s *= shrink;
+        }
     }
     step
 }
@@ -54,7 +58,9 @@ pub(crate) fn microbatch_part(compute: &ComputeModel) -> Vec<f64> {
     let residual: f64 = compute.signatures.iter().map(|s| s.residual_sd_log.powi(2)).sum();
     if residual > 0.0 {
         let shrink = (compute.microbatch_sd_log / sd(&effect)).min(1.0);
-        effect.iter_mut().for_each(|e| *e *= shrink);
+        for e in &mut effect {
+            *e *= shrink;
+        }
     }
     effect
 }
