@@ -1,9 +1,11 @@
 //! Settings of one run of the command, its progress and its timing.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use prism_report::Document;
+use prism_io::write_atomic;
+use prism_report::{Document, Style};
 
 use crate::args::{Format, GlobalArgs};
 use crate::error::CliError;
@@ -66,8 +68,42 @@ impl Context {
         json: impl FnOnce() -> Result<String, CliError>,
         csv: impl FnOnce() -> Result<String, CliError>,
     ) -> Result<Option<String>, CliError> {
+        self.rendered(false, document, json, csv)
+    }
+
+    /// Writes a result to a file if one is named, however quiet; else to standard output.
+    pub(crate) fn deliver(
+        &self,
+        file: Option<&Path>,
+        document: &Document,
+        json: impl FnOnce() -> Result<String, CliError>,
+        csv: impl FnOnce() -> Result<String, CliError>,
+    ) -> Result<(), CliError> {
+        let text = self.rendered(file.is_some(), document, json, csv)?;
+        match (file, text) {
+            (Some(path), Some(text)) => {
+                // A file keeps no colours.
+                let text = match self.format {
+                    Format::Human => document.human(Style::PLAIN),
+                    _ => text,
+                };
+                write_atomic(path, |out| out.write_all(text.as_bytes()))?;
+            }
+            (None, Some(text)) => self.printer.result(&text)?,
+            (_, None) => {}
+        }
+        Ok(())
+    }
+
+    fn rendered(
+        &self,
+        to_file: bool,
+        document: &Document,
+        json: impl FnOnce() -> Result<String, CliError>,
+        csv: impl FnOnce() -> Result<String, CliError>,
+    ) -> Result<Option<String>, CliError> {
         Ok(match self.format {
-            Format::Human if self.printer.silent() => None,
+            Format::Human if self.printer.silent() && !to_file => None,
             Format::Human => Some(document.human(self.printer.style())),
             Format::Markdown => Some(document.markdown()),
             Format::Json => Some(json()?),

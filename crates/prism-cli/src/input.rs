@@ -112,6 +112,13 @@ fn slurp(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Whether a file is a profile, as opposed to a trace. Standard input, which cannot be read twice, is
+/// taken for a trace.
+pub(crate) fn is_profile(path: &Path) -> bool {
+    let file = (path.as_os_str() != "-" && path.is_file()).then(|| File::open(path).ok());
+    file.flatten().is_some_and(|mut f| starts_as_json(&mut f).unwrap_or(false))
+}
+
 /// A text file; `-` for standard input.
 pub(crate) fn text(path: &Path) -> Result<String, CliError> {
     let failed = |source| CliError::Input { file: name(path), source };

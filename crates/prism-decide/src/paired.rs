@@ -113,28 +113,30 @@ impl<'a> Ordered<'a> {
     }
 }
 
-/// How often each of `n` samples is in each of the bootstrap resamples: a function of the seed.
-#[derive(Clone, Debug)]
+/// Bootstrap resamples of `n` samples, with replacement: a function of the seed.
+#[derive(Clone, Copy, Debug)]
 pub struct Resamples {
-    counts: Vec<Vec<u16>>,
+    n: usize,
+    repetitions: usize,
+    seed: u64,
 }
 
 impl Resamples {
-    /// Draws `repetitions` resamples of `n` samples, with replacement.
+    /// So many resamples.
     pub fn new(n: usize, repetitions: usize, seed: u64) -> Resamples {
-        let one = |k: usize| {
-            let mut counts = vec![0_u16; n];
-            for i in resample::iid_indices(n, seed, k as u64) {
-                counts[i] = counts[i].saturating_add(1);
-            }
-            counts
-        };
-        Resamples { counts: (0..repetitions).into_par_iter().map(one).collect() }
+        Resamples { n, repetitions, seed }
     }
 
-    /// A function of each resample.
+    /// A function of each resample: of how often it has each sample.
     pub fn map<T: Send>(&self, f: impl Fn(&[u16]) -> T + Sync + Send) -> Vec<T> {
-        self.counts.par_iter().map(|c| f(c)).collect()
+        let one = |k: usize| {
+            let mut counts = vec![0_u16; self.n];
+            for i in resample::iid_indices(self.n, self.seed, k as u64) {
+                counts[i] = counts[i].saturating_add(1);
+            }
+            f(&counts)
+        };
+        (0..self.repetitions).into_par_iter().map(one).collect()
     }
 }
 
@@ -168,7 +170,7 @@ mod tests {
         let values: Vec<f32> = (0..57).map(|i| ((i * 37) % 57) as f32 * 0.5 + 3.0).collect();
         let ordered = Ordered::new(&values);
         let resamples = Resamples::new(values.len(), 5, 3);
-        for counts in &resamples.counts {
+        for counts in &resamples.map(<[u16]>::to_vec) {
             let mut written: Vec<f64> = Vec::new();
             for (v, c) in values.iter().zip(counts) {
                 written.extend(std::iter::repeat_n(f64::from(*v), usize::from(*c)));

@@ -248,8 +248,16 @@ fn additivity(breakdown: &Breakdown) -> String {
         0.0 => "-".to_owned(),
         x => format!("{:+.0} %", 100.0 * (v / x - 1.0)),
     };
+    let verb = if [w.sum_alone_s.value, w.sum_removed_s.value]
+        .iter()
+        .all(|v| (v - whole).abs() <= 5e-3 * whole.abs())
+    {
+        "Parts add up here"
+    } else {
+        "Parts do not add up"
+    };
     format!(
-        "Parts do not add up: at {} the whole is {}; each alone, they sum to {} ({}); removed one by \
+        "{verb}: at {} the whole is {}; each alone, they sum to {} ({}); removed one by \
          one, to {} ({})",
         w.statistic,
         scale.with_unit(whole),

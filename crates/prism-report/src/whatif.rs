@@ -141,6 +141,12 @@ fn headline(comparison: &Comparison, samples: usize) -> String {
     };
     let at = d.statistic;
     let paired = format!("(paired, {} samples)", count(samples));
+    if comparison.differences.iter().all(|d| d.difference_s.value == 0.0) {
+        return format!("{name} changes nothing {paired}");
+    }
+    if !(1e-3..=1e3).contains(&ratio) {
+        return format!("{name} makes {:+.4} % at {at} {paired}", 100.0 * d.relative.value);
+    }
     if interval.lower <= 0.0 && interval.upper >= 0.0 {
         return format!(
             "{name} makes no clear difference at {at}: {:+.2} ± {:.2} % {paired}",

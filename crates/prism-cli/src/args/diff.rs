@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::values::{probability, repetitions, share};
+use super::values::{probability, repetitions, samples, share};
 
 /// Compare two traces, profiles or step logs: what changed, and what it cost
 ///
@@ -38,7 +38,7 @@ pub(crate) struct DiffArgs {
     #[arg(long, default_value = "0.95", value_parser = probability, value_name = "P")]
     pub(crate) confidence: f64,
     /// Samples of each predicted distribution
-    #[arg(long, default_value_t = 4_096, value_name = "N")]
+    #[arg(long, default_value = "4096", value_parser = samples, value_name = "N")]
     pub(crate) samples: usize,
     /// Bootstrap repetitions for the intervals of explained step time; 0 for none
     #[arg(long, default_value = "40", value_parser = repetitions, value_name = "N")]

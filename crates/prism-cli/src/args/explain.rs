@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::values::{probability, quantile, repetitions};
+use super::values::{probability, quantile, repetitions, samples};
 use super::{DrawsArg, TraceArgs};
 use crate::job::HealArgs;
 
@@ -31,11 +31,11 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_parser = quantile, default_value = "p95", value_name = "P")]
     pub(crate) quantile: f64,
     /// Samples of each coalition of parts and of each change
-    #[arg(long, default_value_t = 2_048, value_name = "N")]
+    #[arg(long, default_value = "2048", value_parser = samples, value_name = "N")]
     pub(crate) samples: usize,
     /// Sampled steps whose critical path is followed
-    #[arg(long, default_value_t = 200, value_name = "N")]
-    pub(crate) path_samples: usize,
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(20..=20_000), value_name = "N")]
+    pub(crate) path_samples: u32,
     /// Most parts of a breakdown; the smallest are joined. Work doubles with each
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u8).range(2..=12), value_name = "N")]
     pub(crate) max_parts: u8,

@@ -126,7 +126,14 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, default_value_t = 1, env = "PRISM_SEED", value_name = "N")]
     pub(crate) seed: u64,
     /// Threads, 0 for all; results do not depend on it
-    #[arg(long, global = true, default_value_t = 0, env = "PRISM_THREADS", value_name = "N")]
+    #[arg(
+        long,
+        global = true,
+        default_value = "0",
+        value_parser = values::threads,
+        env = "PRISM_THREADS",
+        value_name = "N"
+    )]
     pub(crate) threads: usize,
 }
 

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use prism_engine::predict::Draws;
 
 use super::TraceArgs;
-use super::values::{Guarantee, Requirement, probability, quantile, repetitions, share};
+use super::values::{Guarantee, Requirement, probability, quantile, repetitions, samples, share};
 
 /// Predict the distribution of step time from a trace or a profile
 ///
@@ -26,7 +26,7 @@ pub(crate) struct PredictArgs {
     #[command(flatten)]
     pub(crate) read: TraceArgs,
     /// Samples to draw
-    #[arg(long, default_value_t = 10_000, value_name = "N", conflicts_with = "precision")]
+    #[arg(long, default_value = "10000", value_parser = samples, value_name = "N", conflicts_with = "precision")]
     pub(crate) samples: usize,
     /// Draw until the half-width of the p95's sampling interval is at most this share of it
     #[arg(long, value_parser = share, value_name = "SHARE")]

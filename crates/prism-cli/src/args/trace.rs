@@ -34,7 +34,7 @@ pub(crate) struct TimelineArgs {
     #[arg(long, requires = "quantile", value_name = "SCENARIO")]
     pub(crate) scenario: Option<String>,
     /// Steps that are sampled [default: 400]
-    #[arg(long, requires = "quantile", value_parser = clap::value_parser!(u32).range(20..), value_name = "N")]
+    #[arg(long, requires = "quantile", value_parser = clap::value_parser!(u32).range(20..=20_000), value_name = "N")]
     pub(crate) samples: Option<u32>,
     /// Where to write it: JSON, compressed if the name ends in `.gz`; `-` for standard output
     #[arg(short, long, value_name = "FILE")]

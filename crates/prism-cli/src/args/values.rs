@@ -51,6 +51,27 @@ pub(crate) fn slow_factor(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Most samples: their memory must be affordable.
+const MOST_SAMPLES: usize = 1 << 24;
+
+/// A number of samples.
+pub(crate) fn samples(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(n) if n <= MOST_SAMPLES => Ok(n),
+        Ok(_) => Err(format!("more than {MOST_SAMPLES} samples are not drawn at once")),
+        Err(_) => Err(format!("`{text}` is not a number of samples")),
+    }
+}
+
+/// A number of threads.
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(n) if n <= 512 => Ok(n),
+        Ok(_) => Err("at most 512 threads are started".to_owned()),
+        Err(_) => Err(format!("`{text}` is not a number of threads")),
+    }
+}
+
 /// A number of bootstrap repetitions: none, or at least two.
 pub(crate) fn repetitions(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {

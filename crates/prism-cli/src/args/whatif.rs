@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::values::{probability, quantile, repetitions};
+use super::values::{probability, quantile, repetitions, samples};
 use super::{DrawsArg, TraceArgs};
 
 /// Say what the steps would have taken otherwise
@@ -73,7 +73,7 @@ pub(crate) struct WhatifArgs {
 #[command(next_help_heading = "Scenarios")]
 pub(crate) struct CompareArgs {
     /// Samples of each side [default: 10000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_parser = samples, value_name = "N")]
     pub(crate) samples: Option<usize>,
     /// How durations are drawn [default: empirical]
     #[arg(long, value_enum, value_name = "HOW")]

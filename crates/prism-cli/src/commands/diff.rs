@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use prism_decide::diff::{DiffError, DiffOptions, DiffReport, diff, diff_steps};
 use prism_engine::predict::Draws;
 use prism_engine::profile::{Profile, SourceFile};
-use prism_io::{Limits, StepLog, read_step_log, write_atomic};
+use prism_io::{Limits, StepLog, read_step_log};
 use prism_report::{DiffOutput, ToleranceResult, json_text};
 
 use crate::args::{DiffArgs, TraceArgs};
@@ -36,12 +36,8 @@ pub(crate) fn run(args: &DiffArgs, context: &Context) -> Result<Outcome, CliErro
     };
     let mut document = output.document(context.printer.verbose());
     document.hint = hint(args, &output.report);
-    let text = context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
-    match (&args.output, text) {
-        (Some(path), Some(text)) => write_atomic(path, |out| out.write_all(text.as_bytes()))?,
-        (None, Some(text)) => context.printer.result(&text)?,
-        (_, None) => {}
-    }
+    let file = args.output.as_deref();
+    context.deliver(file, &document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
     context.asides(&document);
     let slower = output.tolerance.as_ref().is_some_and(|t| t.slower);
     let found = args.fail_on_findings && !output.report.findings().is_empty();

@@ -1,7 +1,6 @@
 //! `prism explain`.
 
 use prism_decide::explain::{ExplainOptions, explain};
-use prism_io::write_atomic;
 use prism_report::{EXPLAIN_SCHEMA, ExplainOutput, json_text};
 
 use crate::args::ExplainArgs;
@@ -17,7 +16,7 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<Outcome, CliE
     let options = ExplainOptions {
         draws,
         samples: args.samples,
-        path_samples: args.path_samples,
+        path_samples: args.path_samples as usize,
         seed: context.seed,
         threads: context.threads,
         repetitions: args.bootstrap,
@@ -45,12 +44,8 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<Outcome, CliE
     let best = output.report.fixes.first().map(|f| f.comparison.scenario.to_string());
     document.hint =
         best.map(|best| format!("prism whatif {} --scenario '{best}'", input::name(&args.input)));
-    let text = context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
-    match (&args.output, text) {
-        (Some(path), Some(text)) => write_atomic(path, |out| out.write_all(text.as_bytes()))?,
-        (None, Some(text)) => context.printer.result(&text)?,
-        (_, None) => {}
-    }
+    let file = args.output.as_deref();
+    context.deliver(file, &document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
     context.asides(&document);
     Ok(Outcome::Yes)
 }

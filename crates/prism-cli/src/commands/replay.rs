@@ -1,7 +1,6 @@
 //! `prism replay`.
 
 use prism_engine::profile::{JobFile, SourceFile};
-use prism_io::write_atomic;
 use prism_report::{REPLAY_SCHEMA, ReplayOutput, json_text};
 
 use crate::args::ReplayArgs;
@@ -25,13 +24,13 @@ pub(crate) fn run(args: &ReplayArgs, context: &Context) -> Result<Outcome, CliEr
     // The reader's own were shown when it read.
     document.warnings.retain(|w| !output.warnings.contains(w));
     document.hint = Some(format!("prism predict {}", input::name(&args.trace)));
-    let text =
-        context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv(args.per_step)?))?;
-    match (&args.output, text) {
-        (Some(path), Some(text)) => write_atomic(path, |out| out.write_all(text.as_bytes()))?,
-        (None, Some(text)) => context.printer.result(&text)?,
-        (_, None) => {}
-    }
+    let file = args.output.as_deref();
+    context.deliver(
+        file,
+        &document,
+        || Ok(json_text(&output)?),
+        || Ok(output.csv(args.per_step)?),
+    )?;
     context.asides(&document);
     Ok(Outcome::Yes)
 }

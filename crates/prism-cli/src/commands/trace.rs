@@ -68,6 +68,12 @@ struct Made {
 
 /// A recorded or ideal step of a trace.
 fn replayed(args: &TimelineArgs, context: &Context) -> Result<Made, CliError> {
+    if input::is_profile(&args.trace) {
+        return Err(usage(
+            format!("`{}` is a profile, which holds no recorded steps", input::name(&args.trace)),
+            "ask for a step that its model draws: `--quantile p50`",
+        ));
+    }
     let loaded = input::trace(&args.trace, &args.read, context)?;
     let replayed = input::replayed(&args.trace, &loaded, context)?.chosen;
     Ok(Made {

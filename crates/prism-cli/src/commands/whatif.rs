@@ -24,6 +24,15 @@ pub(crate) fn run(args: &WhatifArgs, context: &Context) -> Result<Outcome, CliEr
                 "add `--scenario`, or leave it out for the reference analysis",
             ));
         }
+        if input::is_profile(&args.trace) {
+            return Err(usage(
+                format!(
+                    "the reference analysis replays recorded steps, but `{}` is a profile",
+                    input::name(&args.trace)
+                ),
+                "give the trace, or ask by `--scenario` how the profile's distribution changes",
+            ));
+        }
         return reference_analysis(args, context);
     }
     whatif_scenarios::run(args, context)
@@ -37,8 +46,6 @@ fn reference_analysis(args: &WhatifArgs, context: &Context) -> Result<Outcome, C
     let mut document = output.document(args.per_step, context.printer.verbose());
     // The reader's own were shown when it read.
     document.warnings.retain(|w| !output.warnings.contains(w));
-    let text =
-        context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv(args.per_step)?))?;
     if let Some(path) = &args.heatmap {
         let heatmap = output.heatmap_csv()?.ok_or_else(|| {
             usage(
@@ -48,11 +55,13 @@ fn reference_analysis(args: &WhatifArgs, context: &Context) -> Result<Outcome, C
         })?;
         write_atomic(path, |out| out.write_all(heatmap.as_bytes()))?;
     }
-    match (&args.output, text) {
-        (Some(path), Some(text)) => write_atomic(path, |out| out.write_all(text.as_bytes()))?,
-        (None, Some(text)) => context.printer.result(&text)?,
-        (_, None) => {}
-    }
+    let file = args.output.as_deref();
+    context.deliver(
+        file,
+        &document,
+        || Ok(json_text(&output)?),
+        || Ok(output.csv(args.per_step)?),
+    )?;
     context.asides(&document);
     Ok(Outcome::Yes)
 }

@@ -7,7 +7,6 @@ use prism_decide::compare::{CompareOptions, compare};
 use prism_decide::paired::Statistic;
 use prism_decide::scenario::{Donor, Donors, Edit, Scenario};
 use prism_engine::predict::Draws;
-use prism_io::write_atomic;
 use prism_report::{WHATIF_SCHEMA, WhatifOutput, json_text};
 
 use crate::args::{DrawsArg, TraceArgs, WhatifArgs};
@@ -46,12 +45,8 @@ pub(super) fn run(args: &WhatifArgs, context: &Context) -> Result<Outcome, CliEr
     };
     let mut document = output.document();
     document.hint = Some(format!("prism explain {}", input::name(&args.trace)));
-    let text = context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
-    match (&args.output, text) {
-        (Some(path), Some(text)) => write_atomic(path, |out| out.write_all(text.as_bytes()))?,
-        (None, Some(text)) => context.printer.result(&text)?,
-        (_, None) => {}
-    }
+    let file = args.output.as_deref();
+    context.deliver(file, &document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
     context.asides(&document);
     Ok(Outcome::Yes)
 }
@@ -107,6 +102,14 @@ fn scenarios(args: &WhatifArgs) -> Result<Vec<Scenario>, CliError> {
             ));
         }
     }
+    for (i, scenario) in out.iter().enumerate() {
+        if out[..i].iter().any(|s| s.name == scenario.name) {
+            return Err(usage(
+                format!("two scenarios are called `{}`", scenario.name),
+                "give each a name of its own: `name: edit; edit`",
+            ));
+        }
+    }
     Ok(out)
 }
 
@@ -118,12 +121,11 @@ fn donors(
 ) -> Result<BTreeMap<String, Calibrated>, CliError> {
     let mut out = BTreeMap::new();
     for edit in scenarios.iter().flat_map(|s| &s.edits) {
-        if let Edit::Swap { profile, .. } = edit {
-            if !out.contains_key(profile) {
-                let read = TraceArgs { meta: None, allow_incomplete: false };
-                let donor = job::read(Path::new(profile), &read, draws, context)?;
-                out.insert(profile.clone(), donor);
-            }
+        let Edit::Swap { profile, .. } = edit else { continue };
+        if !out.contains_key(profile) {
+            let read = TraceArgs { meta: None, allow_incomplete: false };
+            let donor = job::read(Path::new(profile), &read, draws, context)?;
+            out.insert(profile.clone(), donor);
         }
     }
     Ok(out)

@@ -23,6 +23,7 @@ pub use path::{
     WorkerSlack, sample_at, sampled_steps,
 };
 pub use players::By;
+pub(crate) use players::sources;
 pub use shares::{Attribution, Breakdown, PartShare, Whole};
 
 /// How to explain.

@@ -71,7 +71,7 @@ pub(super) fn players(by: By, graph: &StepGraph, model: &DurationModel) -> Vec<P
 }
 
 /// Sources of variation that the model has.
-pub(super) fn sources(graph: &StepGraph, model: &DurationModel) -> Vec<Source> {
+pub(crate) fn sources(graph: &StepGraph, model: &DurationModel) -> Vec<Source> {
     let compute = &model.compute;
     let varies = |class: KernelClass| {
         model.step_work.iter().any(|v| {

@@ -7,6 +7,7 @@ use prism_graph::{Op, OpId, ReplicaSync, evaluate};
 use prism_model::{KernelClass, OpKind, Signature};
 
 use super::{Changed, Donors, Edit, Job, Scenario, ScenarioError, swap};
+use crate::explain::sources;
 use crate::select::Selection;
 
 /// Applies a scenario's edits in order.
@@ -109,7 +110,10 @@ impl Applying<'_> {
                 no_workers(on, "a signature is shared by all replicas")?;
                 no_steps(on, "a signature's durations belong to no step")?;
                 let layout = self.job.layout;
-                let selected = |s: &Signature| on.has_signature(s, &layout);
+                // A donor's signature is for operations of its kind.
+                let same_kind =
+                    |s: &Signature| on.kind.is_some() || from.is_none_or(|f| f.kind == s.kind);
+                let selected = |s: &Signature| on.has_signature(s, &layout) && same_kind(s);
                 swap::swap(self.job.graph, &mut self.changed.model, donor, *from, selected)
             }
         }
@@ -188,6 +192,12 @@ impl Applying<'_> {
                     .to_owned(),
             );
         }
+        if !sources(self.job.graph, &self.changed.model).contains(&effect) {
+            self.changed.notes.push(format!(
+                "the model has no {effect} effect to change: it was dropped in calibration, or nothing \
+                 of it varies"
+            ));
+        }
         let layout = self.job.layout;
         let damped = damp(self.job.graph, &self.changed.model, |source, signature, r| {
             let here = source == effect
@@ -265,7 +275,8 @@ impl Applying<'_> {
                     lane.iter().zip(&sick).filter(|(_, s)| !**s).map(|(v, _)| *v).collect();
                 let median = prism_stats::robust::median(&others).map_err(|_| {
                     format!(
-                        "stage {} has no other worker to take as healthy",
+                        "all workers of stage {} are selected, so none is left to take as healthy: \
+                         select some, such as `heal rank=12`",
                         signature.signature.stage
                     )
                 })?;

@@ -10,7 +10,7 @@ use super::{Edit, Scenario, ScenarioError};
 use crate::select::Selection;
 
 /// Names of the edits.
-const EDITS: [&str; 14] = [
+const EDITS: [&str; 13] = [
     "scale",
     "set",
     "delay",
@@ -18,7 +18,6 @@ const EDITS: [&str; 14] = [
     "spread",
     "ideal",
     "heal",
-    "remove-rank",
     "slow-node",
     "slow-link",
     "congestion",
@@ -37,6 +36,12 @@ impl FromStr for Scenario {
             Some((name, rest)) if !name.contains('=') => (Some(name.trim()), rest),
             _ => (None, text),
         };
+        if text.chars().any(char::is_control) {
+            return Err(ScenarioError::Parse {
+                text: text.chars().filter(|c| !c.is_control()).collect(),
+                what: "it has control characters".to_owned(),
+            });
+        }
         let edits: Vec<Edit> = rest
             .split(';')
             .map(str::trim)
@@ -93,7 +98,7 @@ fn parse(text: &str) -> Result<Edit, String> {
         "freeze" => Edit::Spread { factor: 0.0, effect, on: on.clone() },
         "spread" => Edit::Spread { factor: factor.clone()?, effect, on: on.clone() },
         "ideal" => Edit::Ideal { on: on.clone() },
-        "heal" | "remove-rank" => Edit::Heal { on: on.clone() },
+        "heal" => Edit::Heal { on: on.clone() },
         "slow-node" => Edit::SlowNode { factor: factor.clone()?, on: on.clone() },
         "slow-link" => Edit::SlowLink { factor: factor.clone()?, on: on.clone() },
         "congestion" => Edit::Congestion {
@@ -173,7 +178,10 @@ impl<'a> Words<'a> {
 
 fn positive(text: &str, shown: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(v) if v.is_finite() && v >= 0.0 => Ok(v),
+        Ok(v) if v == 0.0 || (1e-6..=1e6).contains(&v) => Ok(v),
+        Ok(v) if v > 0.0 => {
+            Err(format!("`{shown}` is beyond what is computed: x0, or x1e-6 to x1e6"))
+        }
         _ => Err(format!("`{shown}` is not a factor of at least 0, such as `x1.2`")),
     }
 }
@@ -188,7 +196,8 @@ fn time(text: &str) -> Result<f64, String> {
         "" => return Err(format!("`{text}` has no unit; write `{text}s` or `{text}ms`")),
         other => return Err(format!("unknown unit `{other}`; use `s`, `ms` or `us`")),
     };
-    let value = format!("{digits}{per_second}").parse::<f64>().ok().filter(|v| v.is_finite());
+    let value =
+        format!("{digits}{per_second}").parse::<f64>().ok().filter(|v| (0.0..=1e6).contains(v));
     value.ok_or_else(|| format!("`{text}` is not a time such as `12ms`"))
 }
 
@@ -285,6 +294,8 @@ mod tests {
             ("set 5lightyears", "unknown unit"),
             ("freeze effect=magic", "no effect `magic`"),
             ("explode", "no edit `explode`"),
+            ("scale x1e300", "beyond what is computed"),
+            ("a\u{1b}b: repack", "control characters"),
             ("name:", "no edit"),
         ] {
             let error = text.parse::<Scenario>().unwrap_err().to_string();
