@@ -68,12 +68,12 @@ fn a_profile_places_what_its_trace_does() {
 #[test]
 fn groups_labels_and_spares() {
     let folder = Folder::with_job();
-    let mut table = "gpu,node,rail,time_ms\n".to_owned();
-    for i in 0..12 {
-        let rail = if i < 4 || i >= 8 { "x" } else { "y" };
-        table += &format!("g{i},n{},{rail},{}\n", i / 2, 10 + (i * 7) % 5);
-    }
-    folder.write("many.csv", &table);
+    let line = |i: usize| {
+        let rail = if (4..8).contains(&i) { "y" } else { "x" };
+        format!("g{i},n{},{rail},{}\n", i / 2, 10 + (i * 7) % 5)
+    };
+    let table = (0..12).map(line).collect::<Vec<_>>().concat();
+    folder.write("many.csv", &format!("gpu,node,rail,time_ms\n{table}"));
     let args = ["--speeds", "many.csv", "--tp", "2", "--same", "rail", "--json"];
     let json = folder.json(&place(&args));
     assert_eq!(json["gpus_per_worker"], 2);

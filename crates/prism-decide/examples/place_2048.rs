@@ -109,7 +109,8 @@ fn main() -> Result<(), Failure> {
                 times(&m.gain_so_far)
             );
         }
-        println!("  {} more cells change", placed.more_moves);
+        let changed = placed.cells.iter().filter(|c| c.worker != c.given).count();
+        println!("  the placement changes {changed} cells");
     }
     Ok(())
 }

@@ -142,30 +142,31 @@ impl Columns {
             let names = IDS.map(|n| format!("`{n}`")).join(", ");
             return Err(problems(file, vec![format!("no column {names}; {}", all())]));
         };
-        let time = match asked(&options.time_column)? {
-            Some(time) => time,
-            None => {
-                let known: Vec<usize> = TIMES.iter().filter_map(|n| at(n)).collect();
-                match known.as_slice() {
-                    [one] => *one,
-                    [] => {
-                        let what = "no column with a known name of a time; name it by \
-                                    `--time-column`";
-                        return Err(problems(file, vec![format!("{what}; {}", all())]));
-                    }
-                    many => {
-                        let names: Vec<&str> = many.iter().map(|&i| header[i].as_str()).collect();
-                        let what = format!(
-                            "several columns hold a time ({}); name one by `--time-column`",
-                            names.join(", ")
-                        );
-                        return Err(problems(file, vec![what]));
-                    }
-                }
-            }
+        let time = if let Some(time) = asked(&options.time_column)? {
+            time
+        } else {
+            known_time(header).map_err(|what| problems(file, vec![what]))?
         };
         let node = asked(&options.node_column)?.or_else(|| at("node")).filter(|_| options.nodes);
         Ok(Columns { id, time, node, label: asked(&options.label_column)? })
+    }
+}
+
+/// The only column with a known name of a time, or what is wrong.
+fn known_time(header: &[String]) -> Result<usize, String> {
+    let at = |name: &&str| header.iter().position(|h| h.eq_ignore_ascii_case(name));
+    let known: Vec<usize> = TIMES.iter().filter_map(at).collect();
+    match known.as_slice() {
+        [one] => Ok(*one),
+        [] => Err(format!(
+            "no column with a known name of a time; name it by `--time-column`; columns: {}",
+            header.join(", ")
+        )),
+        many => {
+            let names: Vec<&str> = many.iter().map(|&i| header[i].as_str()).collect();
+            let names = names.join(", ");
+            Err(format!("several columns hold a time ({names}); name one by `--time-column`"))
+        }
     }
 }
 

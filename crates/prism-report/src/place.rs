@@ -8,7 +8,7 @@ use prism_engine::profile::{JobFile, SourceFile};
 use serde::{Deserialize, Serialize};
 
 use crate::csv_table::number;
-use crate::number::{Scale, count};
+use crate::number::{Scale, count, percent};
 use crate::{Block, Document, ReportError, Table, Tone, csv_text};
 
 /// Version of the output's schema.
@@ -78,8 +78,12 @@ impl PlaceOutput {
         document.blocks.push(Block::Line(text, tone));
         document.table(orders(p));
         document.table(moves(p));
-        if p.more_moves > 0 {
-            document.line(format!("{} more cells change for the rest", count(p.more_moves)));
+        if let Some(last) = p.moves.last() {
+            let share = (last.gain_so_far.value - 1.0) / (p.gains.over_given.value - 1.0);
+            document.line(format!(
+                "these moves alone take {} of the way to the placement's gain",
+                percent(share.min(1.0))
+            ));
         }
         document.table(changed(p, whole));
         if !p.spares.is_empty() {
@@ -95,13 +99,15 @@ impl PlaceOutput {
     fn slowed(&self, s: &Sensitivity) -> Document {
         let scale = Scale::new(s.baseline.value, half(&s.baseline.sampling));
         let mut document = Document::new(format!(
-            "One worker slowed by {} on {}: p95 of step time is {} as recorded [{} to {}]",
+            "One worker slowed by {} on {}: {} of step time is {} without [{} to {}]",
             s.slow,
             self.name(),
+            name(s.objective),
             scale.with_unit(s.baseline.value),
             scale.show(s.baseline.sampling.lower),
             scale.show(s.baseline.sampling.upper),
         ));
+        let objective = format!(">{}", name(s.objective));
         let mut table = Table::new(
             format!(
                 "One worker slowed by {}, {} replica{} in turn",
@@ -109,7 +115,7 @@ impl PlaceOutput {
                 s.replicas.len(),
                 if s.replicas.len() == 1 { "" } else { "s" }
             ),
-            &[">stage", ">p95", "interval, sampling", "by replica"],
+            &[">stage", &objective, "interval, sampling", "by replica"],
         );
         for stage in &s.stages {
             let tone = if stage.stage == s.worst_stage { Tone::Strong } else { Tone::Plain };
@@ -280,7 +286,7 @@ fn orders(p: &Placement) -> Table {
 
 fn moves(p: &Placement) -> Table {
     let mut table = Table::new(
-        "Moves, what gives most first",
+        "Few moves that give most",
         &["worker", ">factor", "from", "to", "in exchange for", "gain", "gain so far"],
     );
     for m in &p.moves {
@@ -319,11 +325,11 @@ fn changed(p: &Placement, whole: bool) -> Table {
 }
 
 fn listed(names: &[String]) -> String {
-    let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        text += &format!(" and {} more", count(names.len() - SHOWN));
+    let text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => text,
+        more => format!("{text} and {} more", count(more)),
     }
-    text
 }
 
 fn how(p: &Placement) -> String {

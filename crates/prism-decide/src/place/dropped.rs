@@ -21,7 +21,7 @@ pub(super) fn smaller_graph(graph: &StepGraph) -> Result<StepGraph, PlaceError> 
     Ok(StepGraph::try_from(&file)?)
 }
 
-impl<'g> Nominal<'g> {
+impl Nominal<'_> {
     /// The same without one replica, on a graph that has one fewer.
     pub(super) fn without<'s>(&self, replica: usize, graph: &'s StepGraph) -> Nominal<'s> {
         let replicas = self.replicas();

@@ -61,22 +61,19 @@ pub enum PlaceError {
     },
     /// The order as given breaks the constraint.
     #[error(
-        "in the order as given, replica {replica} has stages on `{label}` {first} (worker \
-         `{worker}`) and {second} (worker `{other}`)"
+        "in the order as given, replica {replica} has stages on `{label}` {first} (worker `{worker}`) \
+         and {second} (worker `{other}`)",
+        first = values[0], second = values[1], worker = workers[0], other = workers[1]
     )]
     GivenOrder {
         /// The replica.
         replica: usize,
         /// Name of the label.
         label: String,
-        /// One value.
-        first: String,
-        /// Its worker.
-        worker: String,
-        /// Another value.
-        second: String,
-        /// Its worker.
-        other: String,
+        /// Two of its values.
+        values: Box<[String; 2]>,
+        /// A worker of each.
+        workers: Box<[String; 2]>,
     },
     /// Replicas that meet between computes.
     #[error(

@@ -177,10 +177,7 @@ impl Block<'_> {
                 }
             };
         }
-        let (rest, by_stage) = match cut.split_last_mut() {
-            Some(split) => split,
-            None => return time,
-        };
+        let Some((rest, by_stage)) = cut.split_last_mut() else { return time };
         *rest = time - by_stage.iter().zip(factors).map(|(a, f)| a * f).sum::<f64>();
         time
     }

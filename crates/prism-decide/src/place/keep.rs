@@ -76,7 +76,7 @@ pub(super) fn keep_or_drop(
     if replicas < 2 || problem.types.iter().all(|t| *t == problem.types[0]) {
         return Ok(None);
     }
-    let kept = problem.kernel(options)?.step_s(&problem.cell_factors(&solved.order))?;
+    let kept = at_work(problem, solved, worker, options)?;
     let (dropped, left) =
         (without_replica(problem, slowest / stages, worker, options)?, replicas - 1);
     let (replaced, spare) = with_spare(problem, slowest, worker, options)?;
@@ -107,6 +107,30 @@ pub(super) fn keep_or_drop(
         replaced_over_kept,
         advice,
     }))
+}
+
+/// Step times of the best order in which a worker has a cell: the placement, or if that leaves it out,
+/// the best without spares.
+fn at_work(
+    problem: &Problem<'_, '_>,
+    solved: &Solved,
+    worker: u32,
+    options: &PlaceOptions,
+) -> Result<Vec<f64>, PlaceError> {
+    let cells = problem.cells();
+    if solved.order[..cells].contains(&worker) {
+        return problem.kernel(options)?.step_s(&problem.cell_factors(&solved.order));
+    }
+    let mut spares = problem.given[cells..].to_vec();
+    spares.sort_unstable();
+    let mut working = problem.clone();
+    // The last first, so that the numbers of the others stay.
+    for &spare in spares.iter().rev() {
+        let given = working.given.clone();
+        working = working.with(problem.nominal, given, spare);
+    }
+    let solved = working.solve(options)?;
+    working.kernel(options)?.step_s(&working.cell_factors(&solved.order))
 }
 
 /// Step times without a replica and without a worker; the replica's other workers become spares.
@@ -161,7 +185,7 @@ fn with_spare(
     Ok((other.kernel(options)?.step_s(&other.cell_factors(&solved.order))?, spare))
 }
 
-impl<'n, 'g> Problem<'n, 'g> {
+impl Problem<'_, '_> {
     /// The same workers but one, on another plan, in another order.
     fn with<'m, 'h>(
         &self,

@@ -6,8 +6,6 @@ use super::search::{Search, State, Swap};
 
 /// Changes bounded at once; results do not depend on threads, so it is fixed.
 const BATCH: usize = 512;
-/// Plans of at most this many cells are searched from every start, with restarts.
-const SMALL: usize = 256;
 /// Cells of a larger plan from which changes start, most critical first.
 const CELLS_OF_MANY: usize = 48;
 /// Changes bounded in all for a larger plan.
@@ -36,7 +34,7 @@ pub(super) fn local(search: &mut Search<'_>, given: &[u32], seed: u64) -> Found 
     let worst = worst_of(&spread, &states);
     let starts = states.len();
     let mut accepted = 0;
-    let small = search.cells() <= SMALL;
+    let small = search.small();
     if !small {
         // The first of equals stays first.
         states.sort_by(|a, b| a.score.objective.total_cmp(&b.score.objective));
@@ -98,7 +96,7 @@ fn descend(search: &mut Search<'_>, start: State, small: bool, accepted: &mut u6
 
 /// Changes that could relieve a cell: its worker for a faster one of another replica or a spare, for
 /// any of its own replica, or all of the replica's for spares of another label.
-fn changes(search: &Search<'_>, state: &State, cell: usize) -> Vec<Vec<Swap>> {
+pub(super) fn changes(search: &Search<'_>, state: &State, cell: usize) -> Vec<Vec<Swap>> {
     let order = &state.order;
     let worker = order[cell] as usize;
     let replica = cell / search.stages;

@@ -2,7 +2,7 @@
 //!
 //! Workers differ in speed for good, and a pipeline feels a slow one more in some stages than in
 //! others; a data-parallel step waits for its slowest replica, so that slow workers cost less
-//! together than apart. [`place`] looks for the order of workers with the lowest p95 (mean, CVaR) of
+//! together than apart. [`place`] looks for the order of workers with the lowest p95 (mean, `CVaR`) of
 //! step time:
 //!
 //! 1. Steps are sampled once, at factor 1 of every worker, and taken apart. Under other workers a

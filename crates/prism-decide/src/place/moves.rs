@@ -1,42 +1,43 @@
-//! From the given order to the found one, what gives most first.
+//! The few moves that give most.
 
-use super::search::{Search, State, Swap};
+use super::local::changes;
+use super::search::{Score, Search, Swap};
 
 /// Most moves that are listed.
 const LISTED: usize = 10;
 /// Share of the whole gain after which no more are listed.
 const ENOUGH: f64 = 0.98;
+/// Critical cells of a larger plan whose swaps are compared for one move.
+const CELLS_OF_MANY: usize = 2;
 
-/// Swaps of positions that lead from one order to another, greedily by what they give on the sampled
-/// steps; at most [`LISTED`], and how many workers still move after them.
-pub(super) fn moves(search: &mut Search<'_>, given: &[u32], wanted: &[u32]) -> (Vec<Swap>, usize) {
-    let mut state = search.state(given.to_vec());
-    let start = state.score.objective;
-    let end = search.state(wanted.to_vec()).score.objective;
-    let mut out = Vec::new();
-    while out.len() < LISTED {
-        let changes = misplaced(search, &state, wanted);
-        if changes.is_empty() || start - state.score.objective >= ENOUGH * (start - end) {
-            break;
-        }
-        // A move that costs is taken too if none gains: a later one needs it.
-        let limit = super::search::Score::WORST;
-        let Some((at, next)) = search.best(&state, &changes, limit, 0.0) else { break };
-        out.extend(&changes[at]);
-        state = next;
-    }
-    let more = misplaced(search, &state, wanted).len();
-    (out, more)
+/// Moves from the given order, each the best there is after those before it.
+pub(super) struct Moves {
+    pub(super) swaps: Vec<Swap>,
+    /// Order after all of them, and its worth on the sampled steps.
+    pub(super) order: Vec<u32>,
+    pub(super) score: Score,
 }
 
-/// For every cell with another worker than wanted: the swap that brings the right one.
-fn misplaced(search: &Search<'_>, state: &State, wanted: &[u32]) -> Vec<Vec<Swap>> {
-    let mut at = vec![0; wanted.len()];
-    for (position, &worker) in state.order.iter().enumerate() {
-        at[worker as usize] = position;
+/// The best moves from the given order, until they give nearly what the wanted order does.
+pub(super) fn moves(search: &mut Search<'_>, given: &[u32], wanted: Score) -> Moves {
+    let mut state = search.state(given.to_vec());
+    let start = state.score.objective;
+    let mut swaps = Vec::new();
+    while swaps.len() < LISTED {
+        if start - state.score.objective >= ENOUGH * (start - wanted.objective) {
+            break;
+        }
+        let mut cells = search.critical(&state);
+        if !search.small() {
+            cells.truncate(CELLS_OF_MANY);
+        }
+        let mut all: Vec<Vec<Swap>> = Vec::new();
+        for cell in cells {
+            all.extend(changes(search, &state, cell));
+        }
+        let Some((at, next)) = search.best(&state, &all, state.score, 1e-9) else { break };
+        swaps.extend(&all[at]);
+        state = next;
     }
-    (0..search.cells())
-        .filter(|&c| state.order[c] != wanted[c])
-        .map(|c| vec![(c, at[wanted[c] as usize])])
-        .collect()
+    Moves { swaps, order: state.order, score: state.score }
 }

@@ -80,7 +80,7 @@ pub struct Gains {
     pub over_worst: Ratio,
 }
 
-/// One swap on the way from the given order to the placement.
+/// One swap of the few that give most.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Move {
     /// A worker.
@@ -130,10 +130,9 @@ pub struct Placement {
     pub cells: Vec<Cell>,
     /// Workers that are left out.
     pub spares: Vec<String>,
-    /// Swaps that lead to it from the given order, those that give most first.
+    /// Few swaps from the given order, each the best after those before it: what they give without
+    /// the rest of the placement.
     pub moves: Vec<Move>,
-    /// Cells that still change after those.
-    pub more_moves: usize,
     /// What to do about the slowest worker, if asked.
     pub keep_or_drop: Option<KeepOrDrop>,
 }
@@ -185,7 +184,6 @@ pub(super) fn output(
             .map(|&w| names[w as usize].clone())
             .collect(),
         moves: checked.moves(problem, solved, &names, options)?,
-        more_moves: solved.more_moves,
         keep_or_drop,
     })
 }

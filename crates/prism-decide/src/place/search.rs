@@ -14,7 +14,7 @@ use super::sampled::Sampled;
 const MOST_CUTS: (usize, usize) = (24, 16);
 /// Most changes of one list that are computed in a larger plan, those with the lowest bounds.
 const MOST_COMPUTED: usize = 8;
-/// See [`MOST_CUTS`].
+/// Cells of a plan that is searched from every start, with restarts.
 const MANY: usize = 256;
 
 /// Worth of an order: the objective, then the mean; seconds.
@@ -111,6 +111,11 @@ impl<'a> Search<'a> {
         self.replicas * self.stages
     }
 
+    /// Whether there is time for everything.
+    pub(super) fn small(&self) -> bool {
+        self.cells() <= MANY
+    }
+
     fn evaluate(&self, factors: &[Vec<f64>]) -> Vec<ReplicaSteps> {
         let one = |scratch: &mut Scratch, (r, own): (usize, &Vec<f64>)| {
             self.sampled.replica(r, own, scratch)
@@ -121,7 +126,7 @@ impl<'a> Search<'a> {
     /// Keeps the cuts that were not known.
     fn learn(&mut self, replica: usize, steps: &ReplicaSteps) {
         let width = self.stages + 1;
-        let most = if self.cells() <= MANY { MOST_CUTS.0 } else { MOST_CUTS.1 };
+        let most = if self.small() { MOST_CUTS.0 } else { MOST_CUTS.1 };
         for (k, cut) in steps.cuts.chunks(width).enumerate() {
             let known = &mut self.cuts[replica * self.sampled.samples + k];
             let (rest, by_stage) = (cut[self.stages], &cut[..self.stages]);
@@ -198,10 +203,9 @@ impl<'a> Search<'a> {
         let mut out: Vec<(usize, Vec<f64>)> =
             replicas.iter().map(|&r| (r, self.factors_of(order, r))).collect();
         let mut set = |position: usize, worker: u32| {
+            // A spare's position belongs to no replica that is touched.
             if let Some((_, own)) = out.iter_mut().find(|(r, _)| *r == position / self.stages) {
-                if position < self.cells() {
-                    own[position % self.stages] = self.factors[worker as usize];
-                }
+                own[position % self.stages] = self.factors[worker as usize];
             }
         };
         for &(a, b) in swaps {
@@ -278,7 +282,7 @@ impl<'a> Search<'a> {
         });
         let mut found: Option<(usize, State)> = None;
         let mut buffer = Vec::new();
-        let most = if self.cells() <= MANY { usize::MAX } else { MOST_COMPUTED };
+        let most = if self.small() { usize::MAX } else { MOST_COMPUTED };
         let mut computed = 0;
         for i in left {
             let limit = found.as_ref().map_or(limit, |(_, s)| s.score);

@@ -39,6 +39,8 @@ pub struct SensitivityOptions {
 pub struct Sensitivity {
     /// Factor on the compute time of the one worker.
     pub slow: f64,
+    /// What is looked at.
+    pub objective: Objective,
     /// Objective of the plan as it is, seconds.
     pub baseline: Estimate,
     /// By stage.
@@ -118,6 +120,7 @@ pub fn sensitivity(
         paired.of(|v| mean(v, usize::from(worst)) / mean(v, usize::from(best)))?;
     Ok(Sensitivity {
         slow: options.slow,
+        objective: options.objective,
         baseline: options.objective.estimate(&sets[0], options.confidence, options.seed)?,
         stages: out,
         replicas: chosen.iter().map(|&r| r as u32).collect(),

@@ -5,6 +5,7 @@ use prism_stats::counter::{Key, Stream, row};
 
 use super::exhaustive::{count, exhaustive, settled};
 use super::local::local;
+use super::moves::moves;
 use super::nominal::{Kernel, Nominal};
 use super::objective::Paired;
 use super::sampled::Sampled;
@@ -36,10 +37,8 @@ pub(super) struct Solved {
     pub(super) method: Method,
     /// Samples that were searched on.
     pub(super) search_samples: usize,
-    /// Changes that lead from the given order to the found one, those that give most first.
+    /// The best moves from the given order, one after the other.
     pub(super) moves: Vec<(usize, usize)>,
-    /// How many more there are.
-    pub(super) more_moves: usize,
 }
 
 impl Problem<'_, '_> {
@@ -99,22 +98,19 @@ impl Problem<'_, '_> {
                 order[..self.cells()].iter().map(|&w| self.types[w as usize]).collect();
             (settled(&self.types, &kinds, &self.given), found.worst.order, method)
         };
+        let wanted = search.state(order.clone()).score;
+        let few = moves(&mut search, &self.given, wanted);
+        // As good with fewer changes.
+        let order = if few.score.objective <= wanted.objective { few.order } else { order };
         let mut kernel = self.kernel(options)?;
         let before = kernel.step_s(&self.cell_factors(&self.given))?;
         let after = kernel.step_s(&self.cell_factors(&order))?;
         let paired =
             Paired::new(options.objective, &[&before, &after], options.confidence, options.seed);
-        let mut solved = Solved {
-            order: self.given.clone(),
-            worst,
-            method,
-            search_samples,
-            moves: Vec::new(),
-            more_moves: 0,
-        };
+        let mut solved =
+            Solved { order: self.given.clone(), worst, method, search_samples, moves: Vec::new() };
         if paired.ratio(0, 1)?.above_one() {
-            let (moves, more) = super::moves::moves(&mut search, &self.given, &order);
-            (solved.moves, solved.more_moves) = (moves, more);
+            solved.moves = few.swaps;
             solved.order = order;
         }
         Ok(solved)

@@ -142,7 +142,7 @@ fn distinct_orders_are_counted() {
     let nominal = nominal(&job);
     let run = RunOptions { samples: 20, ..RunOptions::default() };
     let sampled = Sampled::draw(&nominal, &run).unwrap();
-    let f = vec![1.0; 6];
+    let f = [1.0; 6];
     let number = |types: &[u32], labels: Option<&[u32]>, exchangeable| {
         let search = Search::new(&sampled, Objective::P95, &f[..types.len()], types, labels);
         count(&search, exchangeable, 1_000)
@@ -210,7 +210,8 @@ fn a_slow_worker_leaves_the_last_stage() {
     let slow = placed.cells.iter().find(|c| c.worker == "r1s3").unwrap();
     assert_ne!(slow.stage, 3);
     assert_eq!(placed.moves.len(), 1, "one swap gives it all");
-    assert_eq!((placed.moves[0].worker.as_str(), placed.more_moves), ("r1s3", 0));
+    assert_eq!(placed.moves[0].worker, "r1s3");
+    assert_eq!(placed.cells.iter().filter(|c| c.worker != c.given).count(), 2);
     let gain = placed.moves[0].gain_so_far.value;
     assert!((gain - placed.gains.over_given.value).abs() < 1e-12);
     assert!(matches!(placed.method, Method::Exhaustive { orders: 8 }));
@@ -312,5 +313,9 @@ fn a_replica_is_dropped_only_if_that_trains_faster() {
     let per_sample = much.dropped.value / much.kept.value * 1.5;
     assert!((much.dropped_over_kept.value / per_sample - 1.0).abs() < 1e-12);
     let spare = ask(1.5, true);
-    assert_eq!(spare.spare, Spare::Given);
+    assert_eq!((spare.spare, spare.advice), (Spare::Given, Advice::Replace));
+    assert!(spare.replaced_over_kept.sampling.upper < 1.0);
+    // Kept means at work, whatever spares there are.
+    let kept = ask(1.5, false).kept;
+    assert!((spare.kept.value / kept.value - 1.0).abs() < 1e-12);
 }

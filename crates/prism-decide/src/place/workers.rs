@@ -147,10 +147,8 @@ impl Workers {
                 return Err(PlaceError::GivenOrder {
                     replica,
                     label: label.to_owned(),
-                    first: own[0].clone(),
-                    worker: self.list[at].name.clone(),
-                    second: own[s].clone(),
-                    other: self.list[at + s].name.clone(),
+                    values: Box::new([own[0].clone(), own[s].clone()]),
+                    workers: Box::new([at, at + s].map(|i| self.list[i].name.clone())),
                 });
             }
         }
