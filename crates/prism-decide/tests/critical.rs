@@ -7,7 +7,7 @@ use prism_model::OpKind;
 use proptest::prelude::*;
 
 /// Durations are whole multiples of this many seconds, so that no sum has a rounding error.
-const UNIT_S: f64 = 1.0 / 64.0;
+const UNIT_S: f64 = 1.0 / 128.0;
 const STEPS: usize = 2;
 const LAYERS: usize = 4;
 const WIDTH: usize = 3;

@@ -12,7 +12,7 @@
 //!    swaps are searched from several starts: the given order, slow workers in the same replica, slow
 //!    workers in the stage that matters least; swaps start from the cells on longest paths of the slow
 //!    samples. A swap is bounded by cuts and computed only if the bound promises a gain.
-//! 3. On small plans the result is compared with random orders, and improved by swaps, by the Monte Carlo
+//! 3. On small plans a searched result is compared with random orders, and improved by swaps, by the Monte Carlo
 //!    kernel on the whole graph: what couples replicas before the end is not in the cuts.
 //! 4. The result is checked by the Monte Carlo kernel on other samples than those searched on. If that
 //!    does not show a gain over the given order, the given order is the result.

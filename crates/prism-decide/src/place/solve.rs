@@ -102,7 +102,10 @@ impl Problem<'_, '_> {
         let few = moves(&mut search, &self.given, wanted);
         // As good with fewer changes.
         let order = if few.score.objective <= wanted.objective { few.order } else { order };
-        let order = self.refined(order, options)?;
+        let order = match method {
+            Method::Exhaustive { .. } => order,
+            Method::LocalSearch { .. } => self.refined(order, options)?,
+        };
         let mut kernel = self.kernel(options)?;
         let before = kernel.step_s(&self.cell_factors(&self.given))?;
         let after = kernel.step_s(&self.cell_factors(&order))?;
