@@ -38,7 +38,7 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<Outcome, CliErr
     };
     answer(args, context, &profile, speeds.as_ref(), &mut output)?;
     let mut document = output.document(context.printer.verbose());
-    document.hint = hint(args, &output);
+    document.hint = Some(hint(args, &output));
     if let Some(path) = &args.output {
         let json = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
         let text = if json { json_text(&output)? } else { output.csv()? };
@@ -186,15 +186,15 @@ fn measured(
     Ok(workers)
 }
 
-fn hint(args: &PlaceArgs, output: &PlaceOutput) -> Option<String> {
+fn hint(args: &PlaceArgs, output: &PlaceOutput) -> String {
     let file = input::name(&args.input);
     if output.sensitivity.is_some() {
-        return Some(format!("prism place {file}"));
+        return format!("prism place {file}");
     }
     let improved = output.placement.as_ref().is_some_and(|p| p.improved);
-    Some(if improved && args.output.is_none() {
+    if improved && args.output.is_none() {
         format!("prism place {file} -o assignment.csv")
     } else {
         format!("prism place {file} --slow x1.2")
-    })
+    }
 }
