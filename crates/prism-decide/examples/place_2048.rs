@@ -75,43 +75,50 @@ fn main() -> Result<(), Failure> {
     place(&graph, &model, Some(&workers), &few)?;
     println!("search, with a check of 100 samples: {:.1} s", begin.elapsed().as_secs_f64());
     for objective in [Objective::P95, Objective::Mean] {
-        let options = PlaceOptions {
-            objective,
-            samples: 2_000,
-            search_samples: 256,
-            ..PlaceOptions::default()
-        };
-        let begin = Instant::now();
-        let placed = place(&graph, &model, Some(&workers), &options)?;
-        let seconds = begin.elapsed().as_secs_f64();
-        println!(
-            "\nlowest {objective:?}: {seconds:.1} s in all (search and check of {} orders)",
-            23 + placed.moves.len()
-        );
-        if let Method::LocalSearch { accepted, computed, bounded, .. } = placed.method {
-            println!(
-                "  {} search samples, {accepted} swaps taken, {computed} computed, {bounded} bounded; improved: {}",
-                placed.search_samples, placed.improved
-            );
-        }
-        show(&placed.gains);
-        if objective != Objective::Mean {
-            show(&placed.mean);
-        }
-        for m in &placed.moves {
-            println!(
-                "  move {} ({:.3}) {} -> {}: gain {}, so far {}",
-                m.worker,
-                m.factor,
-                m.from,
-                m.to,
-                times(&m.gain),
-                times(&m.gain_so_far)
-            );
-        }
-        let changed = placed.cells.iter().filter(|c| c.worker != c.given).count();
-        println!("  the placement changes {changed} cells");
+        report(&graph, &model, &workers, objective)?;
     }
+    Ok(())
+}
+
+/// Places the workers and prints what it gives.
+fn report(
+    graph: &StepGraph,
+    model: &DurationModel,
+    workers: &Workers,
+    objective: Objective,
+) -> Result<(), Failure> {
+    let options =
+        PlaceOptions { objective, samples: 2_000, search_samples: 256, ..PlaceOptions::default() };
+    let begin = Instant::now();
+    let placed = place(graph, model, Some(workers), &options)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    println!(
+        "\nlowest {objective:?}: {seconds:.1} s in all (search and check of {} orders)",
+        23 + placed.moves.len()
+    );
+    if let Method::LocalSearch { accepted, computed, bounded, .. } = placed.method {
+        println!(
+            "  {} search samples, {accepted} swaps taken, {computed} computed, {bounded} bounded; improved: {}",
+            placed.search_samples, placed.improved
+        );
+    }
+    show(&placed.gains);
+    if objective != Objective::Mean {
+        show(&placed.mean);
+    }
+    for m in &placed.moves {
+        println!(
+            "  move {} ({:.3}) {} -> {}: gain {}, so far {}",
+            m.worker,
+            m.factor,
+            m.from,
+            m.to,
+            times(&m.gain),
+            times(&m.gain_so_far)
+        );
+    }
+    let changed = placed.cells.iter().filter(|c| c.worker != c.given).count();
+    println!("  the placement changes {changed} cells");
     Ok(())
 }
 

@@ -99,7 +99,7 @@ impl PlaceOutput {
     fn slowed(&self, s: &Sensitivity) -> Document {
         let scale = Scale::new(s.baseline.value, half(&s.baseline.sampling));
         let mut document = Document::new(format!(
-            "One worker slowed by {} on {}: {} of step time is {} without [{} to {}]",
+            "One worker slowed by {} on {}: {} of step time without that is {} [{} to {}]",
             s.slow,
             self.name(),
             name(s.objective),
