@@ -27,16 +27,19 @@ build:
 example:
     cargo run --release -q -p prism-cli -- predict examples/pipeline.parquet
 
-# Kernel benchmarks, and the comparison with numpy
+# Kernel benchmarks, and the comparisons with numpy
 bench:
     cargo bench -p prism-engine --bench kernel
     python3 scripts/bench_kernel.py
+    python3 scripts/bench_whatif.py
 
-# Figures that take minutes: effects against truth, coverage of intervals, errors of comparisons
+# Figures that take minutes: effects against truth, coverage of intervals, errors of comparisons, attribution, placement
 figures:
     cargo run --release -q -p prism-engine --example calibrate_truth
     cargo run --release -q -p prism-engine --example coverage
     cargo run --release -q -p prism-decide --example diff_truth
+    cargo run --release -q -p prism-decide --example attribution
+    cargo run --release -q -p prism-decide --example place_2048
 
 # Fuzz every reader for some seconds each
 fuzz seconds="60":

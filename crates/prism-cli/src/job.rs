@@ -8,7 +8,9 @@ use prism_decide::select::Layout;
 use prism_engine::calibrate::CalibrateOptions;
 use prism_engine::predict::Draws;
 use prism_engine::profile::{Profile, SourceFile, profile};
+use prism_engine::replay::Choice;
 use prism_graph::StepGraph;
+use prism_io::Loaded;
 
 use crate::args::TraceArgs;
 use crate::context::Context;
@@ -40,12 +42,7 @@ pub(crate) fn read(
         }
         Input::Trace(loaded) => {
             let choice = input::replayed(path, &loaded, context)?;
-            let dropped: Vec<i64> = loaded.dropped.iter().map(|d| d.step).collect();
-            let laws = draws == Draws::Parametric;
-            let options = CalibrateOptions { laws, ..CalibrateOptions::default() };
-            let made = context
-                .phase("calibrate", || profile(&loaded.table, &choice, &dropped, &options))
-                .map_err(|source| CliError::Calibrate { file: input::name(path), source })?;
+            let made = calibrated(path, &loaded, &choice, draws == Draws::Parametric, context)?;
             let sources = made.provenance.sources.clone();
             (made, sources)
         }
@@ -63,6 +60,22 @@ pub(crate) struct HealArgs {
     /// `dp=0 stage=3`; repeatable
     #[arg(long, value_name = "WORKERS")]
     pub(crate) heal: Vec<String>,
+}
+
+/// Calibrates a trace whose graph was chosen. Fitting laws takes longer than everything else; only
+/// parametric draws need them.
+pub(crate) fn calibrated(
+    path: &Path,
+    loaded: &Loaded,
+    choice: &Choice,
+    laws: bool,
+    context: &Context,
+) -> Result<Profile, CliError> {
+    let dropped: Vec<i64> = loaded.dropped.iter().map(|d| d.step).collect();
+    let options = CalibrateOptions { laws, ..CalibrateOptions::default() };
+    context
+        .phase("calibrate", || profile(&loaded.table, choice, &dropped, &options))
+        .map_err(|source| CliError::Calibrate { file: input::name(path), source })
 }
 
 impl Calibrated {

@@ -136,3 +136,39 @@ fn explanations_add_up() {
     assert!(csv.starts_with("view,name,statistic,alone_s"));
     assert!(csv.contains("\nfix,"));
 }
+
+/// A profile that was edited or damaged is refused before anything is computed from it.
+#[test]
+fn damaged_profiles_are_refused() {
+    let folder = Folder::with_job();
+    folder.done(&["calibrate", "job.csv", "-o", "profile.json", "-qq"]);
+    let good: Value = serde_json::from_str(&folder.read("profile.json")).unwrap();
+    let damages: [(&str, Value, &str); 6] = [
+        ("/graph/replicas", 3.into(), "replicas"),
+        ("/graph/stages", 60_000.into(), "stages"),
+        ("/model/step_work/0/op", 4_000.into(), "operation 4000"),
+        ("/model/compute/observations_log_s/2", (-1e30).into(), "observations_log_s"),
+        ("/model/compute/signatures/0/base_log_s", 1e6.into(), "compute signature"),
+        ("/model/transfers/0/rows_s/0", 1e20.into(), "a transfer"),
+    ];
+    for (place, value, says) in damages {
+        let mut bad = good.clone();
+        *bad.pointer_mut(place).unwrap() = value;
+        folder.write("bad.json", &bad.to_string());
+        for command in [
+            &["predict", "bad.json"][..],
+            &["explain", "bad.json"],
+            &["place", "bad.json"],
+            &["place", "bad.json", "--slow", "x1.2"],
+            &["whatif", "bad.json", "--scenario", "repack"],
+            &["diff", "profile.json", "bad.json"],
+            &["trace", "bad.json", "--quantile", "p50", "-o", "t.json"],
+        ] {
+            let output = folder.run(command);
+            let message = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{place} {command:?}: {message}");
+            assert!(message.contains(says), "{place} {command:?}: {message}");
+        }
+    }
+    assert!(!folder.path().join("t.json").exists());
+}

@@ -3,24 +3,11 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use common::{Folder, text};
+use common::{Folder, data, text};
 use prism_io::{OpTable, ReadOptions, read_op_table};
 use serde_json::Value;
-
-fn data(name: &str) -> Option<PathBuf> {
-    let data = std::env::var_os("PRISM_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
-    let path = data.join("straggler").join(name);
-    if !path.exists() {
-        eprintln!("skipped: {} is missing (set PRISM_DATA)", path.display());
-        return None;
-    }
-    Some(path)
-}
 
 /// Microseconds as whole nanoseconds.
 fn ns(value: &Value) -> i64 {

@@ -2,23 +2,8 @@
 
 mod common;
 
-use std::path::PathBuf;
-
-use common::{Folder, text};
+use common::{Folder, data, text};
 use serde_json::Value;
-
-fn data(name: &str) -> Option<PathBuf> {
-    let data = std::env::var_os("PRISM_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
-    let path = data.join("straggler").join(name);
-    if !path.exists() {
-        eprintln!("skipped: {} is missing (set PRISM_DATA)", path.display());
-        return None;
-    }
-    Some(path)
-}
 
 fn published(name: &str) -> Option<Value> {
     Some(serde_json::from_str(&std::fs::read_to_string(data(name)?).unwrap()).unwrap())

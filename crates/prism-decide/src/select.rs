@@ -24,13 +24,14 @@ pub struct Layout {
 impl Layout {
     /// First global rank of a worker: ranks run over its GPUs, then replicas, then stages.
     pub fn rank(&self, replica: u32, stage: u16) -> u32 {
-        self.gpus_per_worker * (replica + self.replicas * u32::from(stage))
+        let worker = self.replicas.saturating_mul(u32::from(stage)).saturating_add(replica);
+        self.gpus_per_worker.saturating_mul(worker)
     }
 
     /// Global ranks of a worker.
     fn ranks_of(&self, replica: u32, stage: u16) -> std::ops::Range<u32> {
         let first = self.rank(replica, stage);
-        first..first + self.gpus_per_worker.max(1)
+        first..first.saturating_add(self.gpus_per_worker.max(1))
     }
 
     /// Nodes on which a worker has GPUs.
@@ -41,7 +42,8 @@ impl Layout {
     }
 
     fn ranks(&self) -> u32 {
-        self.gpus_per_worker * self.replicas * u32::from(self.stages)
+        let workers = self.replicas.saturating_mul(u32::from(self.stages));
+        self.gpus_per_worker.saturating_mul(workers)
     }
 }
 

@@ -133,7 +133,6 @@ pub fn median_step(replayed: &Replayed) -> Option<usize> {
 /// Matched sends and receives: of each group, the k-th send of a stage with the k-th receive of the
 /// stage it sends to.
 pub fn send_recv_pairs(graph: &StepGraph) -> Vec<(OpId, OpId)> {
-    let stages = graph.stages();
     let op = |id: OpId| &graph.ops()[id.0 as usize];
     let mut pairs = Vec::new();
     for group in graph.groups() {
@@ -153,8 +152,8 @@ pub fn send_recv_pairs(graph: &StepGraph) -> Vec<(OpId, OpId)> {
         from.dedup();
         for (kind, stage) in from {
             let (recv, to) = match kind {
-                OpKind::ForwardSend => (OpKind::ForwardRecv, (stage + 1) % stages),
-                OpKind::BackwardSend => (OpKind::BackwardRecv, (stage + stages - 1) % stages),
+                OpKind::ForwardSend => (OpKind::ForwardRecv, graph.stage_after(stage)),
+                OpKind::BackwardSend => (OpKind::BackwardRecv, graph.stage_before(stage)),
                 _ => continue,
             };
             pairs.extend(of(kind, stage).into_iter().zip(of(recv, to)));

@@ -1,17 +1,16 @@
 //! Attribution against arithmetic, and on recorded jobs.
 
-use std::path::PathBuf;
+mod common;
 
 use prism_decide::explain::{Breakdown, By, ExplainOptions, explain};
 use prism_decide::paired::Statistic;
 use prism_decide::scenario::{Donors, Job, Scenario, apply};
 use prism_decide::select::Layout;
 use prism_engine::calibrate::{CalibrateOptions, Selection, calibrate};
-use prism_engine::replay::{Builder, Replayed, choose_builder};
+use prism_engine::replay::{Builder, Replayed};
 use prism_engine::synth::{EffectSpec, SlowWorker, SynthSpec};
 use prism_graph::schedule::{Schedule, ScheduleKind};
 use prism_graph::{Op, ReplicaSync, StepGraph, StepGraphBuilder};
-use prism_io::{ReadOptions, read_op_table};
 use prism_model::{ComputeModel, ComputeSignature, DurationModel, OpKind, Signature, StepVector};
 use prism_stats::{htest, stream};
 use rand::RngExt;
@@ -215,18 +214,9 @@ fn threads_change_no_bit() {
 /// on AR, 2 of 32 on ST) are set aside as the core spread does; AR with its slow worker healed.
 #[test]
 fn compute_carries_the_core_spread_of_recorded_jobs() {
-    let data = std::env::var_os("PRISM_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
     for (name, heal) in [("AR", Some("heal dp=0 stage=0")), ("ST", None)] {
-        let file = data.join(format!("straggler/trace-{name}.parquet"));
-        if !file.exists() {
-            eprintln!("skipped: {} is missing (set PRISM_DATA)", file.display());
-            continue;
-        }
-        let table = read_op_table(&file, &ReadOptions::default()).unwrap().table;
-        let replayed = choose_builder(&table).unwrap().chosen;
+        let Some(recorded) = common::Job::recorded(name).unwrap() else { continue };
+        let replayed = recorded.replayed;
         let options = CalibrateOptions { laws: false, ..CalibrateOptions::default() };
         let c = calibrate(&replayed, &Selection::all(&replayed), &options).unwrap();
         let mut model = c.model.clone();

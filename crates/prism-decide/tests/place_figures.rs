@@ -2,28 +2,16 @@
 //!
 //! The traces are not part of the repository: tests say so and pass where they are absent.
 
-use std::path::PathBuf;
+mod common;
 
 use prism_decide::place::{
     Objective, PlaceOptions, Sensitivity, SensitivityOptions, Workers, place, sensitivity,
 };
 use prism_engine::calibrate::{CalibrateOptions, Calibrated, Selection, calibrate};
-use prism_engine::replay::{Replayed, choose_builder};
-use prism_io::{ReadOptions, read_op_table};
+use prism_engine::replay::Replayed;
 
-/// The trace on the graph that replays it best, or a visible skip.
 fn load(name: &str) -> Option<Replayed> {
-    let data = std::env::var_os("PRISM_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
-    let path = data.join("straggler").join(format!("trace-{name}.parquet"));
-    if !path.exists() {
-        eprintln!("skipped: {} is missing (set PRISM_DATA)", path.display());
-        return None;
-    }
-    let table = read_op_table(&path, &ReadOptions::default()).unwrap().table;
-    Some(choose_builder(&table).unwrap().chosen)
+    Some(common::Job::recorded(name).unwrap()?.replayed)
 }
 
 fn calibrated(replayed: &Replayed, selection: &Selection) -> Calibrated {

@@ -387,3 +387,49 @@ fn paired_intervals_cover_and_are_narrow() {
         assert!(*width <= 0.2, "{}: {width}", d.statistic);
     }
 }
+
+/// Fitted laws obey scenarios as observed vectors do: frozen effects keep the mean and lose their
+/// variance, on single replicas too; transfers and repacked sequences as well.
+#[test]
+fn scenarios_hold_for_fitted_laws() {
+    let two = calibrated(&noisy(1, 6, 2, 150));
+    let statistics = vec![Statistic::Mean, Statistic::Sd];
+    let options = CompareOptions {
+        draws: prism_engine::predict::Draws::Parametric,
+        statistics,
+        ..quick(20_000)
+    };
+    let (base, sd) = {
+        let c = one(&two, "scale x1", &options);
+        (at(&c, Statistic::Mean).0, at(&c, Statistic::Sd).0)
+    };
+    let changed = |text: &str| {
+        let c = one(&two, text, &options);
+        (at(&c, Statistic::Mean).1, at(&c, Statistic::Sd).1)
+    };
+    let all = "step step-worker microbatch residual transfer collective optimizer launch-delay";
+    let frozen: Vec<String> = all.split(' ').map(|e| format!("freeze effect={e}")).collect();
+    let (mean, left) = changed(&frozen.join("; "));
+    assert!(left < 1e-5 * mean, "{left}");
+    // The maximum over two replicas is above what each takes on average.
+    assert!(mean < base && mean > 0.9 * base, "{mean} {base}");
+    let (_, even) = changed("freeze effect=microbatch");
+    let (one_sided, half) = changed("freeze effect=microbatch dp=0");
+    assert!(even < half && half < sd, "{even} {half} {sd}");
+    assert!(one_sided < base);
+    let (_, wide) = changed("spread x2 effect=microbatch");
+    assert!(wide > 1.3 * sd, "{wide} {sd}");
+    // Replicas with the same load no longer wait for the longer one.
+    let (repacked, _) = changed("repack over=step");
+    assert!(repacked < base - 5.0 * sd / 20_000.0_f64.sqrt(), "{repacked} {base}");
+
+    // One replica of two stages: the step's variance has a share of the transfers between them.
+    let mut spec = noisy(2, 6, 1, 150);
+    spec.effects.transfer = EffectSpec::normal(0.8);
+    spec.durations.p2p_s = 0.15;
+    let pipeline = calibrated(&spec);
+    let sd_of = |text: &str| at(&one(&pipeline, text, &options), Statistic::Sd).1;
+    let (without, with) = (sd_of("freeze effect=transfer"), sd_of("scale x1"));
+    assert!(without < 0.95 * with, "{without} {with}");
+    assert!(sd_of("spread x2 effect=transfer") > 1.05 * with);
+}

@@ -5,7 +5,9 @@ use prism_io::{JobMeta, OpTable, Source};
 use prism_model::DurationModel;
 use serde::{Deserialize, Serialize};
 
-use crate::calibrate::{CalibrateError, CalibrateOptions, Selection, calibrate, rebuild};
+use crate::calibrate::{
+    CalibrateError, CalibrateOptions, Selection, calibrate, check_job, rebuild,
+};
 use crate::replay::{Builder, Choice, ReplayError, recorded_step_times};
 
 /// Version of the profile schema that this crate writes and reads.
@@ -204,7 +206,8 @@ impl Profile {
         if found != steps {
             return Err(ProfileError::RecordedTimes { found, steps });
         }
-        profile.step_graph()?;
+        let graph = profile.step_graph()?;
+        check_job(&graph, &profile.model)?;
         rebuild(&mut profile.model)?;
         Ok(profile)
     }

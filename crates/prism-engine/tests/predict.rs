@@ -9,6 +9,7 @@ use prism_engine::replay::{Builder, Replayed, recorded_step_times};
 use prism_engine::sample::{Isa, RunOptions, Tape};
 use prism_engine::synth::{EffectSpec, SynthSpec};
 use prism_graph::schedule::{Schedule, ScheduleKind};
+use prism_graph::{StepGraph, Timeline, synchronise};
 use prism_model::DurationModel;
 
 fn spec(stages: u16, microbatches: u32, replicas: u32, steps: u32) -> SynthSpec {
@@ -287,7 +288,7 @@ fn timelines_are_the_steps_they_belong_to() {
         let sampled = timelines(&job.graph, &tape, &run_options).unwrap();
         let expected = run(&bare.compile().unwrap(), 50);
         let last = sampled.timeline.step_times(&job.graph);
-        let (work, delay) = sampled.split(&job.graph);
+        let (work, delay) = split(&job.graph, &sampled.timeline);
         let again = prism_graph::evaluate(&job.graph, 50, &work, Some(&delay))
             .unwrap()
             .step_times(&job.graph);
@@ -300,4 +301,29 @@ fn timelines_are_the_steps_they_belong_to() {
         let missing = timelines(&job.graph, &bare.compile().unwrap(), &run_options);
         assert!(matches!(missing, Err(prism_engine::predict::PredictError::NoTimeline)));
     }
+}
+
+/// Own work and launch delays of a timeline, as exact evaluation wants them: work from the group's start,
+/// delays from the latest end of the dependencies.
+fn split(graph: &StepGraph, timeline: &Timeline) -> (Vec<f64>, Vec<f64>) {
+    let samples = timeline.samples();
+    let raise = |target: &mut [f64], other: &[f64]| {
+        target.iter_mut().zip(other).for_each(|(t, o)| *t = t.max(*o));
+    };
+    let (mut work, mut delay) = (Vec::new(), Vec::new());
+    for (id, _) in graph.iter() {
+        let ready = timeline.start(id);
+        let mut begin = ready.to_vec();
+        if let Some(group) = graph.group_of(id) {
+            let group = &graph.groups()[group.0 as usize];
+            begin.fill(f64::NEG_INFINITY);
+            group.members.iter().for_each(|m| raise(&mut begin, timeline.start(*m)));
+            synchronise(&mut begin, graph.replicas(), group.sync);
+        }
+        work.extend(timeline.end(id).iter().zip(&begin).map(|(e, b)| e - b));
+        let mut before = vec![0.0; samples];
+        graph.deps(id).iter().for_each(|on| raise(&mut before, timeline.end(*on)));
+        delay.extend(ready.iter().zip(&before).map(|(r, b)| r - b));
+    }
+    (work, delay)
 }

@@ -160,4 +160,14 @@ impl StepGraph {
     pub fn stages(&self) -> u16 {
         self.stages
     }
+
+    /// The stage that activations of `stage` go to; the first after the last.
+    pub fn stage_after(&self, stage: u16) -> u16 {
+        if stage.saturating_add(1) >= self.stages { 0 } else { stage + 1 }
+    }
+
+    /// The stage that gradients of `stage` go to; the last before the first.
+    pub fn stage_before(&self, stage: u16) -> u16 {
+        stage.checked_sub(1).unwrap_or(self.stages.saturating_sub(1))
+    }
 }

@@ -17,6 +17,7 @@ mod duration;
 mod effect;
 mod kind;
 mod signature;
+mod units;
 
 pub use duration::{
     ComputeModel, ComputeSignature, DurationModel, ImpliedDependency, LawCandidate, LawChoice,
@@ -25,3 +26,4 @@ pub use duration::{
 pub use effect::{Effect, EffectKind, EffectTest};
 pub use kind::{Direction, KernelClass, OpKind, UnknownOpKind};
 pub use signature::Signature;
+pub use units::{TimeError, seconds_from_text};

@@ -340,17 +340,17 @@ impl ChromeTrace<'_> {
     /// all replicas of a stage, if the data-parallel dimension is not split further.
     fn process_group(&self, id: OpId, replica: u32) -> Option<Vec<u32>> {
         let op = &self.graph.ops()[id.0 as usize];
-        let stages = self.graph.stages();
         let mut ranks = match op.kind {
             OpKind::ForwardSend | OpKind::BackwardRecv => {
-                vec![self.rank(replica, op.stage), self.rank(replica, (op.stage + 1) % stages)]
+                let after = self.graph.stage_after(op.stage);
+                vec![self.rank(replica, op.stage), self.rank(replica, after)]
             }
             OpKind::BackwardSend | OpKind::ForwardRecv => {
-                let before = (op.stage + stages - 1) % stages;
+                let before = self.graph.stage_before(op.stage);
                 vec![self.rank(replica, before), self.rank(replica, op.stage)]
             }
             OpKind::EmbeddingGradsAllReduce => {
-                vec![self.rank(replica, 0), self.rank(replica, stages - 1)]
+                vec![self.rank(replica, 0), self.rank(replica, self.graph.stage_before(0))]
             }
             OpKind::ParamsAllGather
             | OpKind::GradsReduceScatter

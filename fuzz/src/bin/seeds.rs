@@ -14,9 +14,17 @@ type Done = Result<(), Box<dyn std::error::Error>>;
 fn main() -> Done {
     let folder = std::env::args().nth(1).ok_or("usage: seeds FOLDER")?;
     let folder = Path::new(&folder);
-    for target in ["straggler_parquet", "straggler_csv", "meta_yaml", "native_parquet"] {
+    let targets =
+        ["straggler_parquet", "straggler_csv", "meta_yaml", "native_parquet", "step_log", "speeds"];
+    for target in targets {
         fs::create_dir_all(folder.join(target))?;
     }
+    fs::write(folder.join("step_log/seconds"), "step,step_s,note\n1,8.25,x\n2,8.5e0,\n7,9,\n")?;
+    fs::write(folder.join("step_log/ms"), "iteration,elapsed_ms\n0,250\n1,251.5\n")?;
+    fs::write(
+        folder.join("speeds/nodes"),
+        "gpu,node,rail,time_ms\na,n0,r0,10.5\nb,n0,r0,11\na,n0,r0,10.25\nc,n1,r1,9e0\n",
+    )?;
     let single = small();
     let mut double = small();
     double.start_s.iter_mut().for_each(|v| *v += 1e-9 * *v);

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use prism_model::seconds_from_text;
+
 /// A probability strictly inside (0, 1).
 pub(crate) fn probability(text: &str) -> Result<f64, String> {
     let value = number(text)?;
@@ -44,10 +46,10 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
 /// A factor on a time: `x1.2` or `1.2`.
 pub(crate) fn slow_factor(text: &str) -> Result<f64, String> {
     let value = number(text.strip_prefix(['x', 'X']).unwrap_or(text))?;
-    if value > 0.0 {
+    if (1e-3..=1e3).contains(&value) {
         Ok(value)
     } else {
-        Err(format!("`{text}` is not a positive factor such as `x1.2`"))
+        Err(format!("`{text}` is not a factor from `x0.001` to `x1000`, such as `x1.2`"))
     }
 }
 
@@ -97,18 +99,7 @@ pub(crate) fn number(text: &str) -> Result<f64, String> {
 
 /// A time with its unit, in seconds.
 pub(crate) fn duration(text: &str) -> Result<f64, String> {
-    let text = text.trim();
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(split);
-    let exponent = match unit.trim() {
-        "s" => "e0",
-        "ms" => "e-3",
-        "us" | "µs" => "e-6",
-        "" => return Err(format!("`{text}` has no unit; write `{text}s` or `{text}ms`")),
-        other => return Err(format!("unknown unit `{other}`; use `s`, `ms` or `us`")),
-    };
-    let value = format!("{digits}{exponent}").parse::<f64>().ok();
-    value.filter(|v| v.is_finite()).ok_or_else(|| format!("`{text}` is not a time such as `8s`"))
+    seconds_from_text(text).map_err(|e| e.to_string())
 }
 
 /// What a requirement is about.

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use prism_engine::calibrate::{CalibrateOptions, Selection};
+use prism_engine::calibrate::Selection;
 use prism_engine::iid::{self, IidOptions, IidPredictOptions};
 use prism_engine::predict::{
     Estimate, PredictError, PredictOptions, PredictReport, Prediction, ResampleUnit, guarantee,
     predict, report_of, resample_units,
 };
-use prism_engine::profile::{Profile, SourceFile, profile};
+use prism_engine::profile::{Profile, SourceFile};
 use prism_engine::replay::Replayed;
 use prism_engine::sample::Isa;
 use prism_graph::StepGraph;
@@ -22,6 +22,7 @@ use crate::args::{
 use crate::context::Context;
 use crate::error::{CliError, Outcome, usage};
 use crate::input::{self, Input};
+use crate::job;
 
 /// Predicts a distribution of step time.
 pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliError> {
@@ -186,13 +187,8 @@ impl Calibration {
             Input::Trace(loaded) => loaded,
         };
         let choice = input::replayed(&args.input, &loaded, context)?;
-        let dropped: Vec<i64> = loaded.dropped.iter().map(|d| d.step).collect();
-        // Fitting laws takes longer than everything else; only parametric draws need them.
         let laws = args.model == ModelArg::Effects && args.draws() == DrawsArg::Parametric;
-        let options = CalibrateOptions { laws, ..CalibrateOptions::default() };
-        let profile = context
-            .phase("calibrate", || profile(&loaded.table, &choice, &dropped, &options))
-            .map_err(|source| CliError::Calibrate { file: input::name(&args.input), source })?;
+        let profile = job::calibrated(&args.input, &loaded, &choice, laws, context)?;
         let sources = profile.provenance.sources.clone();
         let replayed = (args.model == ModelArg::Iid).then(|| Box::new(choice.chosen));
         Ok(Calibration { profile, replayed, kind: InputKind::Trace, sources })

@@ -2,10 +2,24 @@
 #![allow(dead_code)]
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
+
+/// A file of the shared straggler data, or a visible skip.
+pub(crate) fn data(name: &str) -> Option<PathBuf> {
+    let data = std::env::var_os("PRISM_DATA").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
+        PathBuf::from,
+    );
+    let path = data.join("straggler").join(name);
+    if !path.exists() {
+        eprintln!("skipped: {} is missing (set PRISM_DATA)", path.display());
+        return None;
+    }
+    Some(path)
+}
 
 /// A folder with a small synthetic trace `job.csv` (and its metadata) in it.
 pub(crate) struct Folder(TempDir);
@@ -28,8 +42,6 @@ const JOB: &[&str] = &[
     "--effect",
     "transfer=5%",
     "-qq",
-    "-o",
-    "job.csv",
 ];
 
 impl Folder {
@@ -39,9 +51,13 @@ impl Folder {
 
     pub(crate) fn with_job() -> Folder {
         let folder = Folder::empty();
-        let made = folder.run(JOB);
-        assert!(made.status.success(), "{made:?}");
+        folder.add_job("job.csv", &[]);
         folder
+    }
+
+    /// Records the job again under another name, with further flags.
+    pub(crate) fn add_job(&self, name: &str, more: &[&str]) {
+        self.done(&[JOB, more, &["-o", name]].concat());
     }
 
     pub(crate) fn path(&self) -> &Path {

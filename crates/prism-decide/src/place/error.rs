@@ -84,6 +84,14 @@ pub enum PlaceError {
         /// An operation between meetings.
         op: String,
     },
+    /// A worker that is slower or faster than can be.
+    #[error("`{worker}` takes {factor:e} times as long as the median worker; 0.001 to 1000 can be")]
+    Factor {
+        /// The worker.
+        worker: String,
+        /// Its factor.
+        factor: f64,
+    },
     /// A setting out of range.
     #[error("{what} must be {rule}, not {got}")]
     Setting {
@@ -131,6 +139,7 @@ impl PlaceError {
             PlaceError::Coupled { .. } => Some(
                 "compare orders one by one with `prism place INPUT --slow`, which needs no search",
             ),
+            PlaceError::Factor { .. } => Some("correct its time, or leave the row out"),
             PlaceError::Setting { .. } => None,
             PlaceError::Predict(e) => e.hint(),
             PlaceError::Graph(e) => e.hint(),

@@ -8,6 +8,7 @@
 use prism_engine::sample::RunOptions;
 
 use super::nominal::Kernel;
+use super::search::Search;
 use super::solve::Problem;
 use super::{PlaceError, PlaceOptions};
 
@@ -26,6 +27,7 @@ impl Problem<'_, '_> {
     /// The order found, or a better one.
     pub(super) fn refined(
         &self,
+        search: &Search<'_>,
         found: Vec<u32>,
         options: &PlaceOptions,
     ) -> Result<Vec<u32>, PlaceError> {
@@ -64,7 +66,8 @@ impl Problem<'_, '_> {
                     if computed == MOST_ORDERS {
                         return Ok(best.1);
                     }
-                    if !self.may_swap(&best.1, a, b) {
+                    let factor = |p: usize| self.factors[best.1[p] as usize];
+                    if factor(a) == factor(b) || !search.allowed(&best.1, (a, b)) {
                         continue;
                     }
                     let mut order = best.1.clone();
@@ -79,17 +82,5 @@ impl Problem<'_, '_> {
             }
         }
         Ok(best.1)
-    }
-
-    /// Whether two positions may change workers and would make a difference.
-    fn may_swap(&self, order: &[u32], a: usize, b: usize) -> bool {
-        let (x, y) = (order[a] as usize, order[b] as usize);
-        if self.factors[x] == self.factors[y] {
-            return false;
-        }
-        let stages = self.nominal.stages();
-        let Some(labels) = &self.labels else { return true };
-        let same_replica = a / stages == b / stages && a.max(b) < self.cells();
-        same_replica || stages == 1 || labels[x] == labels[y]
     }
 }

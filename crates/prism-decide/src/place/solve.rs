@@ -104,7 +104,7 @@ impl Problem<'_, '_> {
         let order = if few.score.objective <= wanted.objective { few.order } else { order };
         let order = match method {
             Method::Exhaustive { .. } => order,
-            Method::LocalSearch { .. } => self.refined(order, options)?,
+            Method::LocalSearch { .. } => self.refined(&search, order, options)?,
         };
         let mut kernel = self.kernel(options)?;
         let before = kernel.step_s(&self.cell_factors(&self.given))?;

@@ -44,6 +44,9 @@ pub struct Workers {
     pub left_over: Vec<String>,
 }
 
+/// Factors that a worker can have; beyond them a measurement or its unit is wrong.
+pub(super) const FACTORS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
+
 impl Workers {
     /// Workers of given factors, without names of their own: `r0s0`, `r0s1`, …, then `spare0`, ….
     pub fn of_factors(factors: &[f64], stages: usize, cells: usize) -> Workers {
@@ -74,7 +77,7 @@ impl Workers {
     /// stand in the order of their first GPU, a node's groups in the order of theirs.
     ///
     /// # Errors
-    /// [`PlaceError`] if a time is not positive, a name is there twice, or a group's GPUs name no node
+    /// [`PlaceError`] if a time is not positive or a thousandfold off the median, a name is there twice, or a group's GPUs name no node
     /// or differ in their label.
     pub fn of_gpus(gpus: &[GpuSpeed], tp: usize, label: &str) -> Result<Workers, PlaceError> {
         if tp == 0 {
@@ -102,6 +105,10 @@ impl Workers {
             let typical = median(&all)?;
             for worker in &mut list {
                 worker.factor /= typical;
+                if !FACTORS.contains(&worker.factor) {
+                    let (worker, factor) = (worker.name.clone(), worker.factor);
+                    return Err(PlaceError::Factor { worker, factor });
+                }
             }
         }
         Ok(Workers { list, left_over })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use prism_engine::predict::{Repack, Source};
-use prism_model::Signature;
+use prism_model::{Signature, seconds_from_text};
 
 use super::{Edit, Scenario, ScenarioError};
 use crate::select::Selection;
@@ -186,19 +186,13 @@ fn positive(text: &str, shown: &str) -> Result<f64, String> {
     }
 }
 
+/// A time up to eleven days.
 fn time(text: &str) -> Result<f64, String> {
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(split);
-    let per_second = match unit {
-        "s" => "e0",
-        "ms" => "e-3",
-        "us" | "µs" => "e-6",
-        "" => return Err(format!("`{text}` has no unit; write `{text}s` or `{text}ms`")),
-        other => return Err(format!("unknown unit `{other}`; use `s`, `ms` or `us`")),
-    };
-    let value =
-        format!("{digits}{per_second}").parse::<f64>().ok().filter(|v| (0.0..=1e6).contains(v));
-    value.ok_or_else(|| format!("`{text}` is not a time such as `12ms`"))
+    match seconds_from_text(text) {
+        Ok(time_s) if time_s <= 1e6 => Ok(time_s),
+        Ok(_) => Err(format!("`{text}` is beyond what is computed: at most 1000000s")),
+        Err(e) => Err(e.to_string()),
+    }
 }
 
 fn share(text: &str) -> Result<f64, String> {

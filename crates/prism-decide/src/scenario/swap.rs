@@ -1,7 +1,8 @@
 //! Durations of another profile's signature in place of a job's own.
 
 use prism_graph::StepGraph;
-use prism_model::{DurationModel, OpKind, Signature};
+use prism_model::{DurationModel, LawChoice, OpKind, Signature};
+use prism_stats::Law;
 
 use super::Donor;
 
@@ -113,6 +114,16 @@ fn transfers(
             }
             let mut own: Vec<f32> =
                 transfer.rows_s.iter().skip(member).step_by(width).copied().collect();
+            // Parametric draws take the donor's values themselves.
+            if let Some(law) = transfer.laws.get_mut(member) {
+                let pool = values.iter().map(|v| f64::from(*v)).collect();
+                *law = Law::empirical(pool).ok().map(|law| LawChoice {
+                    law,
+                    n: values.len(),
+                    ks: 0.0,
+                    losers: Vec::new(),
+                });
+            }
             by_rank(&mut own, values);
             for (to, v) in transfer.rows_s.iter_mut().skip(member).step_by(width).zip(own) {
                 *to = v;

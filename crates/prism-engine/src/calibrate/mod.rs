@@ -26,7 +26,7 @@ use prism_model::DurationModel;
 pub use compute::Kept;
 pub use error::CalibrateError;
 pub use implied::with_dependencies;
-pub(crate) use rebuild::check_model;
+pub(crate) use rebuild::check_job;
 pub use rebuild::rebuild;
 pub use repeat::Resampler;
 pub use transfers::{RowPlace, row_places};

@@ -3,7 +3,10 @@
 use std::fmt;
 
 use prism_graph::StepGraph;
-use prism_model::{DurationModel, ImpliedDependency, KernelClass, Signature, TransferModel};
+use prism_model::{
+    DurationModel, ImpliedDependency, KernelClass, LawChoice, Signature, TransferModel,
+};
+use prism_stats::Law;
 use serde::{Deserialize, Serialize};
 
 use super::adjust::{Adjustments, SpreadOf};
@@ -170,12 +173,25 @@ fn damp_transfers(
                 }
                 let mut lane: Vec<f32> = rows.iter().skip(member).step_by(width).copied().collect();
                 shrink(&mut lane, factor);
+                if let Some(law) = transfer.laws.get_mut(member) {
+                    *law = damped_law(&lane, factor);
+                }
                 for (to, from) in rows.iter_mut().skip(member).step_by(width).zip(lane) {
                     *to = from;
                 }
             }
         }
     }
+}
+
+/// What parametric draws use for damped transfers: their mean if nothing is left, else the damped values
+/// themselves.
+fn damped_law(values: &[f32], k: f64) -> Option<LawChoice> {
+    if k == 0.0 {
+        return None;
+    }
+    let law = Law::empirical(values.iter().map(|v| f64::from(*v)).collect()).ok()?;
+    Some(LawChoice { law, n: values.len(), ks: 0.0, losers: Vec::new() })
 }
 
 /// Gives each replica its own copy of the rows; which row is drawn stays the same.

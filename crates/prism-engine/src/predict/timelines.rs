@@ -1,6 +1,6 @@
 //! Sampled steps, operation by operation.
 
-use prism_graph::{StepGraph, Timeline, synchronise};
+use prism_graph::{StepGraph, Timeline};
 
 use super::PredictError;
 use crate::sample::{RunOptions, Samples, Tape};
@@ -67,47 +67,4 @@ fn collect(
         }
     }
     Ok(out)
-}
-
-impl Timelines {
-    /// Own work and launch delays, flat `[operation][sample][replica]` arrays in seconds: what
-    /// [`prism_graph::evaluate`] needs to compute the same steps again, with changes.
-    ///
-    /// The launch delay is the ready time less the latest end of the operation's dependencies; where
-    /// that is negative, because a dependency found in the data does not bind on a replica, it is
-    /// negative here too. The work of a grouped operation is its transfer.
-    pub fn split(&self, graph: &StepGraph) -> (Vec<f64>, Vec<f64>) {
-        let samples = self.timeline.samples();
-        let mut work = Vec::with_capacity(graph.ops().len() * samples);
-        let mut delay = Vec::with_capacity(graph.ops().len() * samples);
-        let mut together = vec![0.0; samples];
-        for (id, _) in graph.iter() {
-            let ready = self.timeline.start(id);
-            let begin = match graph.group_of(id) {
-                None => ready,
-                Some(group) => {
-                    let group = &graph.groups()[group.0 as usize];
-                    together.fill(f64::NEG_INFINITY);
-                    for &member in &group.members {
-                        raise(&mut together, self.timeline.start(member));
-                    }
-                    synchronise(&mut together, graph.replicas(), group.sync);
-                    &together
-                }
-            };
-            work.extend(self.timeline.end(id).iter().zip(begin).map(|(e, b)| e - b));
-            let mut before = vec![0.0; samples];
-            for &on in graph.deps(id) {
-                raise(&mut before, self.timeline.end(on));
-            }
-            delay.extend(ready.iter().zip(&before).map(|(r, b)| r - b));
-        }
-        (work, delay)
-    }
-}
-
-fn raise(target: &mut [f64], other: &[f64]) {
-    for (t, &o) in target.iter_mut().zip(other) {
-        *t = t.max(o);
-    }
 }

@@ -7,7 +7,7 @@ use prism_stats::stream;
 use rand::{Rng, RngExt};
 
 use super::{SynthError, ascending, lane_at, source};
-use crate::calibrate::check_model;
+use crate::calibrate::check_job;
 use crate::profile::Profile;
 
 /// What a stream that is labelled by an operation's kind is for.
@@ -50,9 +50,8 @@ pub fn from_model(
     seed: u64,
 ) -> Result<OpTable, SynthError> {
     ascending(steps)?;
-    check_model(model).map_err(|e| SynthError::Model { what: e.to_string() })?;
+    check_job(graph, model).map_err(|e| SynthError::Model { what: e.to_string() })?;
     let drawing = Drawing { graph, model, seed };
-    drawing.check()?;
     let (replicas, ops) = (graph.replicas() as usize, graph.ops().len());
     let samples = steps.len() * replicas;
     let (mut work, mut delay) = (vec![0.0; ops * samples], vec![0.0; ops * samples]);
@@ -80,28 +79,6 @@ struct Drawing<'a> {
 impl Drawing<'_> {
     fn replicas(&self) -> usize {
         self.model.replicas as usize
-    }
-
-    /// Every operation that the model names must exist.
-    fn check(&self) -> Result<(), SynthError> {
-        let (model, ops) = (self.model, self.graph.ops().len() as u32);
-        let wrong = |what: String| Err(SynthError::Model { what });
-        if model.replicas != self.graph.replicas() {
-            let (ours, graph) = (model.replicas, self.graph.replicas());
-            return wrong(format!("{ours} replicas in the model, {graph} in the graph"));
-        }
-        let named = model
-            .compute
-            .signatures
-            .iter()
-            .flat_map(|s| s.ops.iter())
-            .chain(model.transfers.iter().flat_map(|t| t.ops.iter()))
-            .chain(model.step_work.iter().chain(&model.launch_delay).map(|v| &v.op))
-            .chain(model.implied.iter().flat_map(|d| [&d.op, &d.on]));
-        match named.into_iter().find(|op| **op >= ops) {
-            Some(op) => wrong(format!("it names operation {op} of {ops}")),
-            None => Ok(()),
-        }
     }
 
     /// Work of one step, `[operation][replica]`, seconds; `row` is the observed step it is drawn
