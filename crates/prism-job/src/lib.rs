@@ -1,0 +1,19 @@
+//! What the user asks about: a training job that need not exist yet.
+//!
+//! A [`Job`] is a [`Model`], how it is trained ([`Training`]), its [`Plan`] of parallelism, the
+//! [`Cluster`] it runs on and the [`Variability`] of that cluster.
+//! This crate knows nothing of graphs and samples.
+
+mod cluster;
+mod job;
+mod model;
+mod plan;
+mod variability;
+
+pub use cluster::{Cluster, Efficiency, Gpu, Network, Tier};
+pub use job::{Job, SequenceLengths, Training};
+pub use model::{Attention, AttentionKind, Mlp, Model, Moe, Positions};
+pub use plan::{
+    AttentionKernel, Fsdp, Overlap, Plan, Precision, Recompute, ScheduleName, ZeroStage,
+};
+pub use variability::{Hang, Laggards, MicrobatchSpread, Variability};
