@@ -78,6 +78,8 @@ pub struct Tier {
 pub struct Efficiency {
     /// Share of the tensor-core rate that large matrix products reach, in (0, 1].
     pub gemm: f64,
+    /// The same for products of 8-bit floats, of the 8-bit rate.
+    pub gemm_fp8: f64,
     /// Inner dimension at which a matrix product's prologue takes as long as its work, elements.
     pub gemm_half_k: f64,
     /// Share of the tensor-core rate that fused attention reaches, in (0, 1].

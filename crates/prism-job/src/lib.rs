@@ -5,6 +5,7 @@
 //! This crate knows nothing of graphs and samples.
 
 mod cluster;
+pub mod cost;
 mod job;
 mod model;
 mod plan;

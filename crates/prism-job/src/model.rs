@@ -17,6 +17,9 @@ pub struct Model {
     pub moe: Option<Moe>,
     /// Vocabulary before padding.
     pub vocab_size: u32,
+    /// The vocabulary is padded to a multiple of this on each tensor-parallel rank (Megatron's
+    /// `--make-vocab-size-divisible-by`, 128); 1: it is not padded.
+    pub vocab_multiple: u32,
     /// Whether the output layer shares the input embedding's weights.
     pub tied_embeddings: bool,
     /// How positions enter.

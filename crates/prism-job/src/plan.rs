@@ -202,7 +202,8 @@ pub struct Overlap {
     pub param_gather: bool,
     /// Point-to-point transfers run beside compute.
     pub p2p: bool,
-    /// Tensor-parallel collectives run beside the matrix products they feed.
+    /// Tensor-parallel collectives run in pieces beside the matrix products they feed (user buffers).
+    /// The reduction of input gradients runs beside the weight gradients in any case, as Megatron does.
     pub tensor_parallel: bool,
 }
 

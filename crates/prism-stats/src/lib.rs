@@ -14,6 +14,7 @@
 //! | [`robust`] | Which values are outliers, where is the threshold, did the level change? |
 //! | [`resample`] | How would the answer vary over other windows of steps? |
 //! | [`autocorr`] | Do neighbouring steps resemble each other? |
+//! | [`least_squares`] | Which parameters make a model meet measurements, and which stay unknown? |
 //! | [`order`] | How long does the slowest of n take? |
 //! | [`counter`] | Which random word belongs to this draw, in the hot path? |
 //! | [`quantile_table`] | How is a law drawn from, four times a nanosecond? |
@@ -51,6 +52,7 @@ pub mod htest;
 pub mod interval;
 pub mod ks;
 pub mod law;
+pub mod least_squares;
 pub mod order;
 pub mod quantile;
 pub mod quantile_table;
