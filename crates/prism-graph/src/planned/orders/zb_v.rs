@@ -15,8 +15,7 @@ struct Stage {
 const F: usize = 0;
 const I: usize = 1;
 const W: usize = 2;
-const KINDS: [PassKind; 3] =
-    [PassKind::Forward, PassKind::BackwardInput, PassKind::BackwardWeight];
+const KINDS: [PassKind; 3] = [PassKind::Forward, PassKind::BackwardInput, PassKind::BackwardWeight];
 
 impl Stage {
     fn run(&mut self, kind: usize, chunk: usize) {
