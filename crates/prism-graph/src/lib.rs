@@ -2,7 +2,8 @@
 //!
 //! A [`StepGraph`] is built from a trace, by the trace format's own rules ([`build_reference`]) or
 //! with blocking, batched sends and receives ([`build_program_order`]); from a pipeline
-//! [`schedule`]; or by hand ([`StepGraphBuilder`]). [`Observed`] holds a trace's times in the
+//! [`schedule`] as a trace records it; from a plan's schedule ([`PlannedShape`]); or by hand
+//! ([`StepGraphBuilder`]). [`Observed`] holds a trace's times in the
 //! graph's terms, [`evaluate()`] computes when everything starts and ends for given durations, and
 //! [`to_op_table`] records that as a trace would.
 //! This crate knows nothing of randomness.
@@ -14,6 +15,7 @@ mod file;
 mod observed;
 mod order;
 mod p2p;
+mod planned;
 mod program_order;
 mod reference;
 pub mod schedule;
@@ -27,6 +29,7 @@ pub use error::GraphError;
 pub use evaluate::{Timeline, evaluate, synchronise};
 pub use file::{GraphFile, GroupFile, OpFile};
 pub use observed::Observed;
+pub use planned::{PassKind, PlannedGraph, PlannedOverlap, PlannedPass, PlannedShape};
 pub use program_order::build_program_order;
 pub use reference::build_reference;
 pub use step_graph::{Event, Group, GroupId, Op, OpId, ReplicaSync, StepGraph};

@@ -112,7 +112,7 @@ fn kahn(wiring: &Wiring<'_>, hints: &[f64]) -> Result<Vec<Event>, GraphError> {
 /// Start times with a forward pass of 1, a backward pass of 2, and short everything else.
 fn typical_starts(wiring: &Wiring<'_>, order: &[Event]) -> Vec<f64> {
     let work = |op: usize| match wiring.ops[op].kind {
-        OpKind::ForwardCompute => 1.0,
+        OpKind::ForwardCompute | OpKind::BackwardWeight => 1.0,
         OpKind::BackwardCompute => 2.0,
         _ => 0.02,
     };

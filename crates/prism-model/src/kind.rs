@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 /// What an operation of a training step does.
 ///
-/// Names are those of the straggler trace format, kebab case. `Barrier` never occurs in a file:
-/// a graph builder adds it where ranks wait for each other without a recorded operation.
+/// Names are those of the straggler trace format, kebab case. Two kinds never occur in a trace:
+/// `Barrier`, which a graph builder adds where ranks wait for each other without a recorded
+/// operation, and `BackwardWeight`, which only planned schedules have.
 #[derive(
     Clone,
     Copy,
@@ -27,7 +28,8 @@ use serde::{Deserialize, Serialize};
 pub enum OpKind {
     /// Forward pass of one microbatch through one model chunk.
     ForwardCompute,
-    /// Whole backward pass of one microbatch through one model chunk.
+    /// Backward pass of one microbatch through one model chunk: the whole of it, or in a schedule
+    /// that splits it (see `BackwardWeight`) the part that gives the input's gradient.
     BackwardCompute,
     /// Optimizer update.
     Optimizer,
@@ -55,6 +57,9 @@ pub enum OpKind {
     OptimizerClipMainGrad,
     /// Waiting without a recorded operation; takes no time itself.
     Barrier,
+    /// The part of a backward pass that gives the weights' gradients, where a schedule runs it apart
+    /// from the rest. The last, so that the order of recorded kinds is that of the trace format.
+    BackwardWeight,
 }
 
 /// Which pass a compute or point-to-point operation belongs to.
@@ -96,7 +101,7 @@ pub enum KernelClass {
 }
 
 impl OpKind {
-    /// All kinds that can occur in a file, in declaration order.
+    /// All kinds that can occur in a trace, in declaration order.
     pub const RECORDED: [OpKind; 14] = [
         OpKind::ForwardCompute,
         OpKind::BackwardCompute,
@@ -113,6 +118,17 @@ impl OpKind {
         OpKind::EmbeddingGradsAllReduce,
         OpKind::OptimizerClipMainGrad,
     ];
+
+    /// All kinds that can take time: those of a trace, and those of planned schedules.
+    pub const TIMED: [OpKind; 15] = {
+        let mut kinds = [OpKind::BackwardWeight; 15];
+        let mut i = 0;
+        while i < OpKind::RECORDED.len() {
+            kinds[i] = OpKind::RECORDED[i];
+            i += 1;
+        }
+        kinds
+    };
 
     /// The name in files and in output.
     pub const fn as_str(self) -> &'static str {
@@ -132,13 +148,16 @@ impl OpKind {
             OpKind::EmbeddingGradsAllReduce => "embedding-grads-all-reduce",
             OpKind::OptimizerClipMainGrad => "optimizer-clip-main-grad",
             OpKind::Barrier => "barrier",
+            OpKind::BackwardWeight => "backward-weight",
         }
     }
 
     /// The hardware limit this kind follows.
     pub const fn class(self) -> KernelClass {
         match self {
-            OpKind::ForwardCompute | OpKind::BackwardCompute => KernelClass::Compute,
+            OpKind::ForwardCompute | OpKind::BackwardCompute | OpKind::BackwardWeight => {
+                KernelClass::Compute
+            }
             OpKind::Optimizer => KernelClass::Memory,
             OpKind::ForwardSend
             | OpKind::ForwardRecv
@@ -160,16 +179,17 @@ impl OpKind {
             OpKind::ForwardCompute | OpKind::ForwardSend | OpKind::ForwardRecv => {
                 Some(Direction::Forward)
             }
-            OpKind::BackwardCompute | OpKind::BackwardSend | OpKind::BackwardRecv => {
-                Some(Direction::Backward)
-            }
+            OpKind::BackwardCompute
+            | OpKind::BackwardWeight
+            | OpKind::BackwardSend
+            | OpKind::BackwardRecv => Some(Direction::Backward),
             _ => None,
         }
     }
 
     /// Forward or backward compute of a microbatch.
     pub const fn is_microbatch_compute(self) -> bool {
-        matches!(self, OpKind::ForwardCompute | OpKind::BackwardCompute)
+        matches!(self, OpKind::ForwardCompute | OpKind::BackwardCompute | OpKind::BackwardWeight)
     }
 
     /// A point-to-point send or receive between stages.
@@ -207,5 +227,23 @@ impl FromStr for OpKind {
             .into_iter()
             .find(|k| k.as_str() == s)
             .ok_or_else(|| UnknownOpKind(s.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trace cannot hold a weight part of its own: readers refuse the name, as they do `barrier`.
+    #[test]
+    fn kinds_of_planned_schedules_are_no_names_in_a_trace() {
+        for kind in [OpKind::BackwardWeight, OpKind::Barrier] {
+            assert!(!OpKind::RECORDED.contains(&kind));
+            assert_eq!(kind.as_str().parse::<OpKind>(), Err(UnknownOpKind(kind.to_string())));
+        }
+        for kind in OpKind::RECORDED {
+            assert_eq!(kind.as_str().parse(), Ok(kind));
+        }
+        assert!(OpKind::TIMED.windows(2).all(|pair| pair[0] < pair[1]));
     }
 }
