@@ -29,7 +29,7 @@ pub use error::GraphError;
 pub use evaluate::{Timeline, evaluate, synchronise};
 pub use file::{GraphFile, GroupFile, OpFile};
 pub use observed::Observed;
-pub use planned::{PassKind, PlannedGraph, PlannedOverlap, PlannedPass, PlannedShape};
+pub use planned::{PassKind, PlannedGraph, PlannedOverlap, PlannedPass, PlannedShape, PlannedStep};
 pub use program_order::build_program_order;
 pub use reference::build_reference;
 pub use step_graph::{Event, Group, GroupId, Op, OpId, ReplicaSync, StepGraph};

@@ -11,7 +11,9 @@ mod build;
 mod orders;
 mod pass;
 mod shape;
+mod step;
 
 pub use build::PlannedGraph;
 pub use pass::{PassKind, PlannedPass};
 pub use shape::{PlannedOverlap, PlannedShape};
+pub use step::PlannedStep;

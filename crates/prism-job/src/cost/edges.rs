@@ -4,7 +4,7 @@ use super::collective::{CollectiveKind, Group, collective, send_s};
 use super::kernel::{Gemm, stream_s};
 use super::layer::Context;
 use super::pass::Passes;
-use super::{ChunkCost, StepCosts, gathers, stage_of_chunk};
+use super::{ChunkCost, StepCosts, gathers, pieces_of_stages};
 use crate::{AttentionKind, Job, Positions, ZeroStage};
 
 /// Vocabulary as the job stores it: padded to a multiple of `vocab_multiple` on each rank.
@@ -130,11 +130,12 @@ pub(super) fn step(job: &Job, context: &Context<'_>, chunks: Vec<ChunkCost>) -> 
     let reduce_s = chunks.iter().map(|c| reduce_s(job, c)).collect();
     let mut stage_parameters = vec![(0.0, 0.0); p];
     let mut replicated = vec![0.0; p];
-    for (c, chunk) in chunks.iter().enumerate() {
-        let stage = stage_of_chunk(job, c);
-        stage_parameters[stage].0 += chunk.parameters;
-        stage_parameters[stage].1 += chunk.expert_parameters;
-        replicated[stage] += f64::from(chunk.layers) * job.model.norm_parameters();
+    for (stage, pieces) in pieces_of_stages(job).into_iter().enumerate() {
+        for chunk in pieces.into_iter().filter_map(|c| chunks.get(c)) {
+            stage_parameters[stage].0 += chunk.parameters;
+            stage_parameters[stage].1 += chunk.expert_parameters;
+            replicated[stage] += f64::from(chunk.layers) * job.model.norm_parameters();
+        }
     }
     let tensor = Group { ranks: u64::from(plan.tensor_parallel), stride: 1 };
     let layernorm_s = replicated

@@ -131,16 +131,20 @@ pub fn costs(job: &Job) -> StepCosts {
     edges::step(job, &context, chunks)
 }
 
-/// Which stage holds a chunk (in model order).
-pub fn stage_of_chunk(job: &Job, chunk: usize) -> usize {
+/// Pieces of the model (chunks in model order) that each stage holds, in the order of its chunks.
+///
+/// Under ZB-V a stage holds two that lie mirrored; under `DualPipe` every piece has two copies, on
+/// mirrored stages.
+pub fn pieces_of_stages(job: &Job) -> Vec<Vec<usize>> {
     let p = job.plan.pipeline_parallel.max(1) as usize;
-    match job.plan.schedule {
-        ScheduleName::ZbV | ScheduleName::DualPipe => {
-            let (round, at) = (chunk / p, chunk % p);
-            if round.is_multiple_of(2) { at } else { p - 1 - at }
-        }
-        _ => chunk % p,
-    }
+    let v = job.plan.virtual_chunks.max(1) as usize;
+    (0..p)
+        .map(|s| match job.plan.schedule {
+            ScheduleName::ZbV => vec![s, 2 * p - 1 - s],
+            ScheduleName::DualPipe => vec![s, p - 1 - s],
+            _ => (0..v).map(|c| c * p + s).collect(),
+        })
+        .collect()
 }
 
 /// Whether parameters are gathered at the beginning of a step.
