@@ -54,11 +54,12 @@ pub fn levels() -> &'static [Level] {
         let even = (-LAST..=LAST)
             .filter(|i| *i != 0)
             .map(|i| Level::of_score(f64::from(i) / f64::from(PER_UNIT)));
-        let upper =
-            ROUND.map(|q| Level { score: -normal_quantile(q), below: 1.0 - q, above: q });
-        let lower = ROUND[1..]
-            .iter()
-            .map(|&q| Level { score: normal_quantile(q), below: q, above: 1.0 - q });
+        let upper = ROUND.map(|q| Level { score: -normal_quantile(q), below: 1.0 - q, above: q });
+        let lower = ROUND[1..].iter().map(|&q| Level {
+            score: normal_quantile(q),
+            below: q,
+            above: 1.0 - q,
+        });
         let mut grid: Vec<Level> = even.chain(upper).chain(lower).collect();
         grid.sort_by(|a, b| a.score.total_cmp(&b.score));
         grid

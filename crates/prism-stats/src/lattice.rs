@@ -78,7 +78,8 @@ impl Lattice {
             return Err(argument("high", high, "finite, above low, within 2^24 steps of it"));
         }
         let shift = if rounding == Rounding::Nearest { 0.5 } else { 0.0 };
-        let (start, end) = ((low / step + shift).floor() as i64, (high / step + shift).ceil() as i64);
+        let (start, end) =
+            ((low / step + shift).floor() as i64, (high / step + shift).ceil() as i64);
         let edge = |i: i64| tails((i as f64 - shift) * step);
         let mut mass = Vec::with_capacity((end - start) as usize + 1);
         let mut left = edge(start);
@@ -218,7 +219,12 @@ impl Lattice {
         mass.iter_mut().for_each(|m| *m = m.max(0.0));
         let total: f64 = mass.iter().sum();
         mass.iter_mut().for_each(|m| *m /= total);
-        Ok(LatticeSum { law: Self { first: first + start, step, mass }, mass_defect, wrapped, size })
+        Ok(LatticeSum {
+            law: Self { first: first + start, step, mass },
+            mass_defect,
+            wrapped,
+            size,
+        })
     }
 }
 
