@@ -6,12 +6,14 @@
 //! | [`calibrate`] | a replayed trace | a duration model: tested effects, observed vectors, laws |
 //! | [`iid`] | a replayed trace | the baseline: every operation drawn independently, as published |
 //! | [`sample`] | a program of draws, sums and maxima | samples, bit-identical on any machine |
+//! | [`compose`] | laws of one replica, one layer, one fleet | the law of a step over thousands of GPUs, exact or bounded |
 //! | [`profile`] | a calibrated job | a file, and back |
 //! | [`synth`] | a known truth, or a profile | a trace |
 //! | [`predict`] | a graph and a duration model | the distribution of step time, with intervals |
 //! | [`validate`] | a replayed trace | predictions against steps they have not seen |
 
 pub mod calibrate;
+pub mod compose;
 pub mod iid;
 pub mod predict;
 pub mod profile;

@@ -16,6 +16,10 @@
 //! | [`autocorr`] | Do neighbouring steps resemble each other? |
 //! | [`least_squares`] | Which parameters make a model meet measurements, and which stay unknown? |
 //! | [`order`] | How long does the slowest of n take? |
+//! | [`spacings`] | Which are the slowest few of a fleet that nobody has drawn? |
+//! | [`curve`] | What is a mixture of laws, a law between two bounds? |
+//! | [`lattice`] | What is the law of a sum of hundreds? |
+//! | [`hermite`] | What is an expectation over a shared normal effect? |
 //! | [`counter`] | Which random word belongs to this draw, in the hot path? |
 //! | [`quantile_table`] | How is a law drawn from, four times a nanosecond? |
 //! | [`mod@stream`] | Which random numbers belong to this entity? |
@@ -46,11 +50,14 @@
 
 pub mod autocorr;
 pub mod counter;
+pub mod curve;
 mod error;
 pub mod fit;
+pub mod hermite;
 pub mod htest;
 pub mod interval;
 pub mod ks;
+pub mod lattice;
 pub mod law;
 pub mod least_squares;
 pub mod order;
@@ -59,15 +66,18 @@ pub mod quantile_table;
 pub mod resample;
 pub mod robust;
 mod root;
+pub mod spacings;
 mod special;
 pub mod stream;
 
 pub use autocorr::{Autocorrelation, lag1};
 pub use counter::Key;
+pub use curve::QuantileCurve;
 pub use error::{Result, StatsError};
 pub use fit::{Candidate, Choice, Fitted, Reason, choose, choose_by_ks, fit};
 pub use interval::{Interval, QuantileInterval, Tolerance, tolerance_upper};
 pub use ks::{KsFloor, ks_floor, ks_floor_two, ks_statistic, ks_statistic_two};
+pub use lattice::{Lattice, Rounding};
 pub use law::{
     Constant, Distribution, Empirical, Family, Gamma, Law, LogNormal, Normal, RawLaw,
     ShiftedLogNormal, StudentT,
