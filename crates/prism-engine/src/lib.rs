@@ -15,6 +15,7 @@
 pub mod calibrate;
 pub mod compose;
 pub mod iid;
+pub mod planned;
 pub mod predict;
 pub mod profile;
 pub mod replay;

@@ -148,7 +148,7 @@ pub(super) fn step(job: &Job, context: &Context<'_>, chunks: Vec<ChunkCost>) -> 
     let optimizer_s = stage_parameters.iter().map(|&n| optimizer_s(job, n)).collect();
     let all = Group { ranks: job.gpus(), stride: 1 };
     let grad_norm_s = collective(CollectiveKind::AllReduce, 4.0, all, cluster).seconds;
-    let (model_flops, model_flops_full_attention) = model_flops(job, context);
+    let (model_flops, model_flops_full_attention, attention_share) = model_flops(job, context);
     StepCosts {
         hop_s,
         gather_s,
@@ -160,6 +160,7 @@ pub(super) fn step(job: &Job, context: &Context<'_>, chunks: Vec<ChunkCost>) -> 
         step_s: cluster.efficiency.step_s,
         model_flops,
         model_flops_full_attention,
+        attention_share,
         chunks,
     }
 }
@@ -255,8 +256,9 @@ fn optimizer_s(job: &Job, (shared, experts): (f64, f64)) -> f64 {
         + stream_s(30.0 * own, &job.cluster)
 }
 
-/// FLOP of a step over all GPUs: causal attention, and attention over the whole square.
-fn model_flops(job: &Job, context: &Context<'_>) -> (f64, f64) {
+/// FLOP of a step over all GPUs, with causal attention and with attention over the whole square;
+/// attention's share of the former.
+fn model_flops(job: &Job, context: &Context<'_>) -> (f64, f64, f64) {
     let model = &job.model;
     let h = f64::from(model.hidden_size);
     let tokens = job.tokens();
@@ -276,10 +278,8 @@ fn model_flops(job: &Job, context: &Context<'_>) -> (f64, f64) {
     };
     let square = 2.0 * f64::from(job.training.seq_len) * heads * widths * f64::from(model.layers);
     let dense = 2.0 * (linear + vocabulary);
-    (
-        3.0 * tokens * (dense + square * context.visible),
-        3.0 * tokens * (dense + square),
-    )
+    let seen = square * context.visible;
+    (3.0 * tokens * (dense + seen), 3.0 * tokens * (dense + square), seen / (dense + seen))
 }
 
 fn biases(job: &Job) -> f64 {

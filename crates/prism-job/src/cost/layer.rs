@@ -382,10 +382,9 @@ impl Dims {
 fn visible_share(job: &Job) -> f64 {
     match job.training.sequences {
         Some(s) if s.packed => {
-            // Pairs inside documents: E[L²] / (2 E[L] S), L log-normal, at most the sequence.
-            let seq = f64::from(job.training.seq_len);
-            let mean_square_over_mean = s.median * (1.5 * s.sigma * s.sigma).exp();
-            (mean_square_over_mean / (2.0 * seq)).min(0.5)
+            // Pairs inside documents: E[L²] / (2 E[L] S).
+            let seq = job.training.seq_len;
+            s.moment(2, seq) / (2.0 * s.moment(1, seq) * f64::from(seq))
         }
         _ => 0.5,
     }

@@ -71,6 +71,8 @@ pub struct StepCosts {
     pub model_flops: f64,
     /// The same with attention counted over the whole square, as Megatron and most reports do.
     pub model_flops_full_attention: f64,
+    /// Share of `model_flops` that is attention's scores and weighted values.
+    pub attention_share: f64,
 }
 
 /// Costs of a job's operations. The plan is taken as possible ([`Job::check`] says whether it is).

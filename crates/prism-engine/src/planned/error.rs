@@ -1,0 +1,67 @@
+//! What can go wrong with a planned job.
+
+use prism_graph::GraphError;
+use prism_stats::StatsError;
+use prism_stats::quantile_table::QuantileTableError;
+
+use crate::compose::ComposeError;
+use crate::predict::PredictError;
+use crate::sample::SampleError;
+
+/// Why a planned job cannot be evaluated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlannedError {
+    /// A setting out of range.
+    #[error("{what} must be {rule}, not {got}")]
+    Setting {
+        /// Which.
+        what: &'static str,
+        /// Its range.
+        rule: &'static str,
+        /// What was given.
+        got: String,
+    },
+    /// Too large to simulate replica by replica.
+    #[error("{replicas} replicas of {ops} operations are too many to simulate one by one")]
+    TooLarge {
+        /// Replicas.
+        replicas: u32,
+        /// Operations of one.
+        ops: usize,
+    },
+    /// The graph.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The lowering.
+    #[error(transparent)]
+    Predict(#[from] PredictError),
+    /// The composition over replicas.
+    #[error(transparent)]
+    Compose(#[from] ComposeError),
+    /// The kernel.
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    /// A law.
+    #[error(transparent)]
+    Stats(#[from] StatsError),
+    /// A law's table.
+    #[error(transparent)]
+    Table(#[from] QuantileTableError),
+    /// A fit.
+    #[error(transparent)]
+    Fit(#[from] prism_stats::least_squares::LeastSquaresError),
+}
+
+impl PlannedError {
+    /// What the caller can do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            PlannedError::Setting { .. } => "change the setting",
+            PlannedError::TooLarge { .. } => "evaluate a plan with fewer data-parallel replicas",
+            PlannedError::Graph(_) => "change the plan's stages, chunks or microbatches",
+            PlannedError::Compose(_) => "ask for less extreme quantiles, or draw more samples",
+            _ => "check the job's variability",
+        }
+    }
+}
