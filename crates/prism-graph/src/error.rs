@@ -152,6 +152,14 @@ pub enum GraphError {
         /// The offending values.
         got: String,
     },
+    /// A plan cannot be spread over its GPUs.
+    #[error("impossible plan: {rule} (got {got})")]
+    Plan {
+        /// The rule that is broken.
+        rule: &'static str,
+        /// The offending values.
+        got: String,
+    },
     /// The plan in the metadata disagrees with the graph.
     #[error("metadata has {what} {meta}, the graph {graph}")]
     Meta {
