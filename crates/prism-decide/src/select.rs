@@ -356,6 +356,11 @@ mod tests {
         let kinds: Kinds = "p2p,optimizer".parse().unwrap();
         assert!(kinds.contains(OpKind::BackwardRecv) && kinds.contains(OpKind::Optimizer));
         assert!(!kinds.contains(OpKind::ForwardCompute));
+        let planned: Kinds = "backward-weight".parse().unwrap();
+        assert!(planned.contains(OpKind::BackwardWeight));
+        for group in ["compute", "backward"] {
+            assert!(group.parse::<Kinds>().unwrap().contains(OpKind::BackwardWeight));
+        }
         assert!("forwards".parse::<Kinds>().unwrap_err().contains("forward-compute"));
     }
 }

@@ -193,6 +193,10 @@ impl GraphError {
             GraphError::NoCompute { .. } => {
                 Some("check that every stage from 0 to the last one is recorded")
             }
+            GraphError::Plan { .. } => Some(
+                "degrees of parallelism that are left out are 1, and an empty `chunk_layers` splits \
+                 the layers evenly",
+            ),
             _ => None,
         }
     }

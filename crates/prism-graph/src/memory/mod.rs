@@ -18,7 +18,8 @@
 //! a forward to the end of its backward; where the weights' part runs apart, to the end of that,
 //! which is an upper bound. Shards are over `data_parallel_shard` times context-parallel ranks; routed
 //! experts' over as many divided by the expert-parallel ranks. Under `DualPipe` a stage holds two
-//! pieces, so parameters, gradients and optimizer state count twice.
+//! pieces, so parameters, gradients and optimizer state count twice. Not counted: padding of the
+//! vocabulary, norms' statistics, gradients of activations while a layer's backward runs.
 
 mod in_flight;
 mod parameters;
