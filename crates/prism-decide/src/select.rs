@@ -130,7 +130,7 @@ const GROUPS: [&str; 6] = ["compute", "p2p", "collective", "forward", "backward"
 
 fn group(name: &str) -> Option<BTreeSet<OpKind>> {
     let of = |keep: &dyn Fn(OpKind) -> bool| {
-        Some(OpKind::RECORDED.into_iter().filter(|k| keep(*k)).collect())
+        Some(OpKind::TIMED.into_iter().filter(|k| keep(*k)).collect())
     };
     match name {
         "compute" => of(&|k| k.is_microbatch_compute()),
@@ -160,8 +160,9 @@ impl FromStr for Kinds {
             if let Some(set) = group(part) {
                 kinds.extend(set);
             } else {
-                let kind: OpKind = part.parse().map_err(|_| {
-                    let names: Vec<&str> = OpKind::RECORDED.iter().map(|k| k.as_str()).collect();
+                let named = OpKind::TIMED.into_iter().find(|kind| kind.as_str() == part);
+                let kind = named.ok_or_else(|| {
+                    let names: Vec<&str> = OpKind::TIMED.iter().map(|k| k.as_str()).collect();
                     format!(
                         "`{part}` is no kind of operation; there are {} and the groups {}",
                         names.join(", "),
@@ -355,6 +356,11 @@ mod tests {
         let kinds: Kinds = "p2p,optimizer".parse().unwrap();
         assert!(kinds.contains(OpKind::BackwardRecv) && kinds.contains(OpKind::Optimizer));
         assert!(!kinds.contains(OpKind::ForwardCompute));
+        let planned: Kinds = "backward-weight".parse().unwrap();
+        assert!(planned.contains(OpKind::BackwardWeight));
+        for group in ["compute", "backward"] {
+            assert!(group.parse::<Kinds>().unwrap().contains(OpKind::BackwardWeight));
+        }
         assert!("forwards".parse::<Kinds>().unwrap_err().contains("forward-compute"));
     }
 }

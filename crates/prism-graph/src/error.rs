@@ -152,6 +152,14 @@ pub enum GraphError {
         /// The offending values.
         got: String,
     },
+    /// A plan cannot be spread over its GPUs.
+    #[error("impossible plan: {rule} (got {got})")]
+    Plan {
+        /// The rule that is broken.
+        rule: &'static str,
+        /// The offending values.
+        got: String,
+    },
     /// The plan in the metadata disagrees with the graph.
     #[error("metadata has {what} {meta}, the graph {graph}")]
     Meta {
@@ -185,6 +193,10 @@ impl GraphError {
             GraphError::NoCompute { .. } => {
                 Some("check that every stage from 0 to the last one is recorded")
             }
+            GraphError::Plan { .. } => Some(
+                "degrees of parallelism that are left out are 1, and an empty `chunk_layers` splits \
+                 the layers evenly",
+            ),
             _ => None,
         }
     }

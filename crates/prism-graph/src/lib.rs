@@ -6,12 +6,14 @@
 //! ([`StepGraphBuilder`]). [`Observed`] holds a trace's times in the
 //! graph's terms, [`evaluate()`] computes when everything starts and ends for given durations, and
 //! [`to_op_table`] records that as a trace would.
+//! [`memory()`] says what a job's stages store.
 //! This crate knows nothing of randomness.
 
 mod builder;
 mod error;
 mod evaluate;
 mod file;
+mod memory;
 mod observed;
 mod order;
 mod p2p;
@@ -28,6 +30,9 @@ pub use builder::StepGraphBuilder;
 pub use error::GraphError;
 pub use evaluate::{Timeline, evaluate, synchronise};
 pub use file::{GraphFile, GroupFile, OpFile};
+pub use memory::{
+    CONTEXT_BYTES, FRAGMENTATION, MemoryKind, StageMemory, StoredTensor, layer_tensors, memory,
+};
 pub use observed::Observed;
 pub use planned::{PassKind, PlannedGraph, PlannedOverlap, PlannedPass, PlannedShape, PlannedStep};
 pub use program_order::build_program_order;

@@ -24,11 +24,6 @@ impl PassKind {
             PassKind::BackwardWeight => OpKind::BackwardWeight,
         }
     }
-
-    /// Whether the stored activations of the microbatch are free after it.
-    pub const fn frees(self) -> bool {
-        matches!(self, PassKind::Backward | PassKind::BackwardWeight)
-    }
 }
 
 /// One pass of one microbatch through one chunk of a stage.

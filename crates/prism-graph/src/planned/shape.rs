@@ -5,6 +5,7 @@ use prism_model::Direction;
 
 use super::{PlannedPass, orders};
 use crate::GraphError;
+use crate::memory::{Stored, peak};
 
 /// What runs beside compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,7 +196,7 @@ impl PlannedShape {
     }
 
     /// Most microbatches (each on one chunk) whose activations a stage stores at once, by chunk: at
-    /// the moment when all its chunks together store the most.
+    /// the first moment when all its chunks together store the most.
     ///
     /// A microbatch is stored from the start of its forward to the end of its whole backward, or of
     /// the weights' part where that runs apart.
@@ -203,34 +204,9 @@ impl PlannedShape {
     /// # Errors
     /// As [`PlannedShape::passes`].
     pub fn stored(&self, stage: u16) -> Result<Vec<u32>, GraphError> {
-        self.stored_by(stage, |_| 1.0)
-    }
-
-    /// As [`PlannedShape::stored`] where a microbatch on a chunk weighs `weight(chunk)`.
-    ///
-    /// # Errors
-    /// As [`PlannedShape::passes`].
-    pub fn stored_by(
-        &self,
-        stage: u16,
-        weight: impl Fn(u16) -> f64,
-    ) -> Result<Vec<u32>, GraphError> {
-        let mut live = vec![0_u32; usize::from(self.chunks)];
-        let mut most = (f64::NEG_INFINITY, live.clone());
-        for pass in self.passes(stage)? {
-            let count = &mut live[usize::from(pass.chunk)];
-            if pass.kind == super::PassKind::Forward {
-                *count += 1;
-                let total =
-                    live.iter().zip(0..self.chunks).map(|(&n, c)| f64::from(n) * weight(c)).sum();
-                if total > most.0 {
-                    most = (total, live.clone());
-                }
-            } else if pass.kind.frees() {
-                *count -= 1;
-            }
-        }
-        Ok(most.1)
+        let one = Stored { until_input: 1.0, until_weights: 1.0 };
+        let peak = peak(&self.passes(stage)?, &vec![one; usize::from(self.chunks)]);
+        Ok(peak.live.iter().map(|[whole, waiting]| whole + waiting).collect())
     }
 }
 

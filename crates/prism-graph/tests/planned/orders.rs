@@ -58,7 +58,7 @@ fn megatron(shape: &PlannedShape, rank: u16) -> Vec<Entry> {
     let (p, v, m) = (u32::from(shape.stages), u32::from(shape.chunks), shape.microbatches);
     // `microbatch_group_size_per_vp_stage`: the smallest that Megatron allows.
     let legal = |size: u32| m.is_multiple_of(size) || m % size >= p;
-    let size = if v == 1 { m } else { (p..).find(|&size| legal(size)).unwrap() };
+    let size = if v == 1 { m } else { (p..=m).find(|&size| legal(size)).unwrap() };
     let mut table = Vec::new();
     let mut start = 0;
     while start < m {
@@ -160,7 +160,7 @@ fn dual_pipe(shape: &PlannedShape, rank: u16) -> Vec<Entry> {
     repeat((half_ranks - half_rank - 1) * 2, "F0");
     repeat(half_rank + 1, "F0F1");
     repeat(half_ranks - half_rank - 1, "I1WF1");
-    for i in 0..half_chunks - ranks + half_rank + 1 {
+    for i in 0..=half_chunks - ranks + half_rank {
         repeat(1, if i == 0 && middle { "F0B1&F1B0" } else { "&F0B1&F1B0" });
     }
     repeat(half_ranks - half_rank - 1, "B1&F1B0");

@@ -39,6 +39,9 @@ struct State {
     links: BTreeMap<(What, u16), f64>,
 }
 
+/// Time, stage and message: a message comes in, or without one the stage becomes free.
+type Event = (u64, u16, Option<(What, u16, u32)>);
+
 /// Non-negative seconds, ordered as bits.
 fn bits(time: f64) -> u64 {
     assert!(time >= 0.0);
@@ -83,8 +86,7 @@ impl Pipeline<'_> {
                 links: BTreeMap::new(),
             })
             .collect();
-        // (time, stage, message): a stage becomes free, or a message comes in.
-        let mut queue: BinaryHeap<Reverse<(u64, u16, Option<(What, u16, u32)>)>> =
+        let mut queue: BinaryHeap<Reverse<Event>> =
             (0..self.orders.len() as u16).map(|s| Reverse((0, s, None))).collect();
         while let Some(Reverse((time, stage, message))) = queue.pop() {
             let now = f64::from_bits(time);

@@ -76,7 +76,7 @@ pub(super) fn passes(shape: &PlannedShape, stage: u16) -> Vec<PlannedPass> {
         delayed: VecDeque::new(),
     };
     warm_up(&mut s, depth, inner);
-    for i in 0..shape.microbatches / 2 - 2 * half + depth + 1 {
+    for i in 0..=shape.microbatches / 2 - 2 * half + depth {
         if i == 0 && inner == 0 {
             // The middle stages do not overlap their first block: its parts move on sooner.
             s.forward(NEAR);
