@@ -251,12 +251,14 @@ impl QuantileCurve {
     }
 }
 
-/// Linear between two values, either of which may be infinite.
+/// Linear between ascending values; infinite where an end is.
 fn interpolate(low: f64, high: f64, share: f64) -> f64 {
     if share <= 0.0 || low == high {
         low
-    } else if share >= 1.0 {
+    } else if share >= 1.0 || high == f64::INFINITY {
         high
+    } else if low == f64::NEG_INFINITY {
+        low
     } else {
         low + share * (high - low)
     }

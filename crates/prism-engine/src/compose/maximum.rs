@@ -211,8 +211,11 @@ impl Maximum<'_> {
                 let offset = |k: (usize, [f64; 2])| k.1[s] - estimate.values()[k.0];
                 let share = (level.score - grid[a.0].score) / (grid[b.0].score - grid[a.0].score);
                 let (x, y) = (offset(a), offset(b));
-                let between = if x == y { x } else { x + share * (y - x) };
-                estimate.values()[i] + between
+                if !(x.is_finite() && y.is_finite()) {
+                    // Where one end is unknown, so is what lies towards it.
+                    return if x.is_finite() { y } else { x };
+                }
+                estimate.values()[i] + x + share * (y - x)
             })
         };
         Ok([side(0)?, side(1)?])

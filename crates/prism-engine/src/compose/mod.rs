@@ -44,6 +44,3 @@ pub use shared::{over_normal_effect, over_regimes, scaled};
 pub use strict::{FleetSpread, StrictOptions, strict_fsdp, strict_fsdp_any_fleet};
 pub use tail::Tail;
 pub use tilt::{Agreement, Tilt, agreement, importance};
-
-#[cfg(test)]
-mod tests;

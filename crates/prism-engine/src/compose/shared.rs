@@ -92,8 +92,8 @@ pub fn over_regimes(regimes: &[(f64, Composed)]) -> Result<Composed> {
     Ok(assemble(curves, regimes.iter().map(|(w, law)| (*w, law))))
 }
 
-/// Joins diagnostics. A mixture answers a quantile whose own tail is at least twice what its parts
-/// leave unanswered.
+/// Joins diagnostics. A part that answers up to tail s with e exceedances knows every smaller tail to
+/// s/e, one sample; the mixture's tail must be known to 1/√e of itself, as a part's own is.
 fn assemble<'a>(
     curves: [QuantileCurve; 3],
     parts: impl Iterator<Item = (f64, &'a Composed)>,
@@ -127,10 +127,11 @@ fn assemble<'a>(
         need = need.max(law.reach.need);
     }
     let score = |p: f64| prism_stats::curve::Level::new(p).map_or(f64::INFINITY, |l| l.score);
+    let known = 1.0 / need.max(1.0).sqrt();
     let reach = Reach {
-        from: if low > 0.0 { score((2.0 * low).min(0.5)) } else { f64::NEG_INFINITY },
-        to: if high > 0.0 { -score((2.0 * high).min(0.5)) } else { f64::INFINITY },
-        extrapolated: if fitted > 0.0 { -score((2.0 * fitted).min(0.5)) } else { f64::INFINITY },
+        from: if low > 0.0 { score((known * low).min(0.5)) } else { f64::NEG_INFINITY },
+        to: if high > 0.0 { -score((known * high).min(0.5)) } else { f64::INFINITY },
+        extrapolated: if fitted > 0.0 { -score((known * fitted).min(0.5)) } else { f64::INFINITY },
         need,
         at_end: need,
     };
