@@ -8,6 +8,8 @@ mod cluster;
 mod job;
 mod model;
 mod plan;
+pub mod presets;
+mod rules;
 mod variability;
 
 pub use cluster::{Cluster, Efficiency, Gpu, Network, Tier};
@@ -16,4 +18,5 @@ pub use model::{Attention, AttentionKind, Mlp, Model, Moe, Positions};
 pub use plan::{
     AttentionKernel, Fsdp, Overlap, Plan, Precision, Recompute, ScheduleName, ZeroStage,
 };
+pub use rules::{BrokenRule, nearest_plans};
 pub use variability::{Hang, Laggards, MicrobatchSpread, Variability};
