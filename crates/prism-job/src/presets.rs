@@ -9,6 +9,7 @@ mod variability;
 pub use clusters::{cluster, clusters};
 pub use gpus::{GpuPreset, gpu, gpus};
 pub use models::{model, models};
+pub(crate) use variability::default_variability;
 pub use variability::{variabilities, variability};
 
 /// A preset in a list.

@@ -149,6 +149,19 @@ impl<'t> Document<'t> {
         found
     }
 
+    /// Whether the file, or a `--set` argument, has a dotted key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        let mut table = self.table.get_ref();
+        let mut parts = key.split('.').peekable();
+        while let Some(part) = parts.next() {
+            match table.get(part).map(Spanned::get_ref) {
+                Some(DeValue::Table(inner)) => table = inner,
+                found => return found.is_some() && parts.peek().is_none(),
+            }
+        }
+        true
+    }
+
     /// Whether a key, or a table it is in, was refused.
     pub(crate) fn is_broken(&self, key: &str) -> bool {
         self.broken.iter().any(|b| {
@@ -180,11 +193,7 @@ impl<'t> Document<'t> {
     }
 
     /// Serde's message in our words.
-    fn explain(
-        &mut self,
-        key: &str,
-        message: &str,
-    ) -> (&'static str, String, Option<String>) {
+    fn explain(&mut self, key: &str, message: &str) -> (&'static str, String, Option<String>) {
         let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
         if message.starts_with("unknown field") && !words.is_empty() {
             let legal = &words[1..];

@@ -14,12 +14,19 @@ pub fn variability(name: &str) -> Option<Variability> {
     Some(Variability { preset: (*name).to_owned(), ..make() })
 }
 
+/// The preset where none is named.
+pub(crate) fn default_variability() -> Variability {
+    Variability { preset: DEFAULT.to_owned(), ..dedicated() }
+}
+
+const DEFAULT: &str = "dedicated";
+
 type Preset = (&'static str, &'static str, fn() -> Variability);
 
 const PRESETS: &[Preset] = &[
     ("none", "nothing varies", none),
     (
-        "dedicated",
+        DEFAULT,
         "a healthy job on its own machines (jobs of the OSDI'25 straggler study, arXiv 2505.05713)",
         dedicated,
     ),
