@@ -6,15 +6,29 @@
 
 mod cluster;
 pub mod cost;
+mod file;
+mod import;
 mod job;
 mod model;
 mod plan;
+pub mod presets;
+mod rules;
 mod variability;
 
 pub use cluster::{Cluster, Efficiency, Gpu, Network, Tier};
+pub use file::{
+    Bandwidth, BandwidthUnit, Dimension, JOB_SCHEMA, JobFileError, Quantity, QuantityError, Rate,
+    RateUnit, ReadJob, ReadOptions, Size, SizeUnit, Time, TimeUnit, Violation, Violations,
+    job_schema, parse_job, read_job, to_toml,
+};
+pub use import::{
+    ImportError, ImportedModel, JobText, hugging_face_model, import_hugging_face, import_megatron,
+    import_torchtitan,
+};
 pub use job::{Job, SequenceLengths, Training};
 pub use model::{Attention, AttentionKind, Mlp, Model, Moe, Positions};
 pub use plan::{
     AttentionKernel, Fsdp, Overlap, Plan, Precision, Recompute, ScheduleName, ZeroStage,
 };
+pub use rules::{BrokenRule, nearest_plans};
 pub use variability::{Hang, Laggards, MicrobatchSpread, Variability};

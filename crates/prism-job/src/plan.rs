@@ -76,6 +76,20 @@ pub enum ScheduleName {
     DualPipe,
 }
 
+impl std::fmt::Display for ScheduleName {
+    /// The name in job files.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ScheduleName::GPipe => "gpipe",
+            ScheduleName::OneFOneB => "1f1b",
+            ScheduleName::InterleavedOneFOneB => "interleaved-1f1b",
+            ScheduleName::ZbH1 => "zb-h1",
+            ScheduleName::ZbV => "zb-v",
+            ScheduleName::DualPipe => "dualpipe",
+        })
+    }
+}
+
 /// What is sharded over the data-parallel group (`ZeRO`).
 #[derive(
     Clone,
@@ -216,18 +230,18 @@ impl Plan {
     /// GPUs of one replica: a pipeline of tensor- and context-parallel groups.
     pub fn gpus_per_replica(&self) -> u64 {
         u64::from(self.tensor_parallel)
-            * u64::from(self.context_parallel)
-            * u64::from(self.pipeline_parallel)
+            .saturating_mul(u64::from(self.context_parallel))
+            .saturating_mul(u64::from(self.pipeline_parallel))
     }
 
     /// All GPUs.
     pub fn gpus(&self) -> u64 {
-        self.gpus_per_replica() * u64::from(self.data_parallel())
+        self.gpus_per_replica().saturating_mul(u64::from(self.data_parallel()))
     }
 
     /// Model chunks: stages times virtual chunks.
     pub fn chunks(&self) -> u32 {
-        self.pipeline_parallel * self.virtual_chunks
+        self.pipeline_parallel.saturating_mul(self.virtual_chunks)
     }
 
     /// Layers of each chunk in model order; the first chunks get one more where they do not divide.
