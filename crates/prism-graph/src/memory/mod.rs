@@ -144,8 +144,8 @@ impl StageMemory {
 /// [`GraphError::Schedule`] if the schedule does not exist at the plan's size, [`GraphError::Plan`]
 /// if a degree of parallelism is 0 or the chunks' layers are not the model's.
 pub fn memory(job: &Job) -> Result<Vec<StageMemory>, GraphError> {
-    check(job)?;
     let shape = PlannedShape::of_job(job, 1)?;
+    check(job)?;
     let layers = job.plan.layers_of_chunks(job.model.layers);
     let mut pieces = Vec::with_capacity(layers.len());
     let mut first = 0;
