@@ -1,25 +1,4 @@
 //! Memory of a GPU, stage by stage.
-//!
-//! | part | bytes |
-//! |---|---|
-//! | parameters | 2 a parameter; `ZeRO` 3: sharded |
-//! | 8-bit weights | 2 a parameter of the linear layers under FP8: a copy and its transpose |
-//! | gradients | 4 a parameter where they are reduced in 4-byte floats, else 2; `ZeRO` 2 and 3: sharded |
-//! | optimizer state | 12 a parameter (Adam: 4-byte weights, two moments); `ZeRO` 1 to 3: sharded |
-//! | gathered layers | `ZeRO` 3: parameters of the layer in use and of those prefetched, or of the whole stage if they stay gathered after the forward; `ZeRO` 2 and 3: one layer's whole gradients |
-//! | activations | [`layer_tensors`] of each layer, for every microbatch in flight |
-//! | embedding, head | what the model's ends keep for every microbatch in flight |
-//! | logits | 4 a token and word for every microbatch between its forward and its backward, 2 where only its weights' part is left |
-//! | working set | the largest layer's recomputed tensors; on the last stage 2 a token and word for the logits before they are widened |
-//! | fragmentation | [`FRAGMENTATION`] of activations, buffers and working set |
-//! | context | [`CONTEXT_BYTES`] |
-//!
-//! Microbatches in flight are counted along the schedule's own order ([`crate::PlannedShape`]), from
-//! a forward to the end of its backward; where the weights' part runs apart, to the end of that,
-//! which is an upper bound. Shards are over `data_parallel_shard` times context-parallel ranks; routed
-//! experts' over as many divided by the expert-parallel ranks. Under `DualPipe` a stage holds two
-//! pieces, so parameters, gradients and optimizer state count twice. Not counted: padding of the
-//! vocabulary, norms' statistics, gradients of activations while a layer's backward runs.
 
 mod in_flight;
 mod parameters;
@@ -43,7 +22,7 @@ pub const FRAGMENTATION: f64 = 0.05;
 /// Memory of the CUDA context, the libraries' handles and NCCL's buffers, bytes.
 pub const CONTEXT_BYTES: f64 = 1_073_741_824.0;
 
-/// What memory is used for; the module's table says how each is counted.
+/// What memory is used for; [`memory()`] says how each is counted.
 #[derive(
     Clone,
     Copy,
@@ -138,14 +117,35 @@ impl StageMemory {
     }
 }
 
-/// Memory of every pipeline stage of a job.
+/// Memory of every pipeline stage of a job, per GPU.
+///
+/// | part | bytes |
+/// |---|---|
+/// | parameters | 2 a parameter; `ZeRO` 3: sharded |
+/// | 8-bit weights | 2 a parameter of the linear layers under FP8: a copy and its transpose |
+/// | gradients | 4 a parameter where they are reduced in 4-byte floats, else 2; `ZeRO` 2 and 3: sharded |
+/// | optimizer state | 12 a parameter (Adam: 4-byte weights, two moments); `ZeRO` 1 to 3: sharded |
+/// | gathered layers | `ZeRO` 3: parameters of the layer in use and of those prefetched, or of the whole stage if they stay gathered after the forward; `ZeRO` 2 and 3: one layer's whole gradients |
+/// | activations | [`layer_tensors`] of each layer, for every microbatch in flight |
+/// | embedding, head | what the model's ends keep for every microbatch in flight |
+/// | logits | 4 a token and word for every microbatch between its forward and its backward, 2 where only its weights' part is left |
+/// | working set | the largest layer's recomputed tensors; on the last stage 2 a token and word for the logits before they are widened |
+/// | fragmentation | [`FRAGMENTATION`] of activations, buffers and working set |
+/// | context | [`CONTEXT_BYTES`] |
+///
+/// Microbatches in flight are counted along the schedule's own order ([`crate::PlannedShape`]), from
+/// a forward to the end of its backward; where the weights' part runs apart, to the end of that,
+/// which is an upper bound. Shards are over `data_parallel_shard` times context-parallel ranks; routed
+/// experts' over as many divided by the expert-parallel ranks. Under `DualPipe` a stage holds two
+/// pieces, so parameters, gradients and optimizer state count twice. Not counted: padding of the
+/// vocabulary, norms' statistics, gradients of activations while a layer's backward runs.
 ///
 /// # Errors
 /// [`GraphError::Schedule`] if the schedule does not exist at the plan's size, [`GraphError::Plan`]
 /// if a degree of parallelism is 0 or the chunks' layers are not the model's.
 pub fn memory(job: &Job) -> Result<Vec<StageMemory>, GraphError> {
-    check(job)?;
     let shape = PlannedShape::of_job(job, 1)?;
+    check(job)?;
     let layers = job.plan.layers_of_chunks(job.model.layers);
     let mut pieces = Vec::with_capacity(layers.len());
     let mut first = 0;

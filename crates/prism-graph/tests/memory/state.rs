@@ -164,6 +164,8 @@ fn impossible_plans_are_refused() {
     }
     let wrong = pipeline(gpt(), ScheduleName::ZbV, 8, 1);
     assert!(memory(&wrong).unwrap_err().to_string().contains("2 under ZB-V"));
+    let twice = pipeline(gpt(), ScheduleName::DualPipe, 8, 2);
+    assert!(memory(&twice).unwrap_err().to_string().contains("1 otherwise"));
     let odd = pipeline(gpt(), ScheduleName::DualPipe, 5, 1);
     assert!(matches!(memory(&odd), Err(GraphError::Schedule { .. })));
     let mut uneven = gpt();
