@@ -104,14 +104,6 @@ impl CellLaw {
         )
     }
 
-    /// Mean, by 4,096 equally likely values.
-    pub(crate) fn mean(&self) -> f64 {
-        if self.is_constant() {
-            return 1.0;
-        }
-        let n = 4_096;
-        (0..n).map(|i| self.upper((f64::from(i) + 0.5) / f64::from(n))).sum::<f64>() / f64::from(n)
-    }
 }
 
 /// What varies from step to step, as s.d.s of log factors; 0 where there is nothing.
