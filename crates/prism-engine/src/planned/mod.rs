@@ -1,6 +1,7 @@
 //! Jobs that need not exist: from a plan and a cluster's variability to the law of step time.
 
 mod error;
+mod fit;
 mod fleet;
 mod fsdp;
 mod laws;
@@ -8,6 +9,9 @@ mod lower;
 mod predict;
 
 pub use error::PlannedError;
+pub use fit::{
+    ClusterFit, CollectivePoint, Field, FittedParameter, Identified, StepPoint, fit_cluster,
+};
 pub use predict::{
     ClusterLaw, JobDistribution, JobOptions, JobPrediction, JobQuantile, JobSlowdown, predict_job,
 };
@@ -16,11 +20,13 @@ use prism_graph::PlannedStep;
 use prism_job::Job;
 use prism_job::cost::costs;
 
-/// Step time of a job without noise, seconds: pipelined, at its costs.
+/// Step time of a job without noise, seconds: every GPU alike, every operation at its cost.
 ///
 /// # Errors
 /// [`PlannedError::Graph`] if the schedule does not exist at this size.
 pub fn noise_free_s(job: &Job) -> Result<f64, PlannedError> {
-    let costs = costs(job);
-    Ok(PlannedStep::new(job, &costs, 1)?.seconds()?)
+    if fsdp::is_layered(job) {
+        return fsdp::noise_free_s(job);
+    }
+    Ok(PlannedStep::new(job, &costs(job), 1)?.seconds()?)
 }
