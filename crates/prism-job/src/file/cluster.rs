@@ -163,6 +163,12 @@ fn network(
     base: Option<Network>,
     key: &str,
 ) -> Network {
+    if raw.is_none() && base.is_none() {
+        let message = format!("`{key}` is missing");
+        let hint = "write a table of `bandwidth`, such as \"400Gbps\" per GPU and direction, and \
+                    `latency`, such as \"5us\"";
+        r.wrong(key, "missing", message, Some(hint.to_owned()));
+    }
     let raw = raw.cloned().unwrap_or_default();
     let bandwidth = raw.bandwidth.map(|q| q.value()).or(base.map(|n| n.bandwidth));
     let latency = raw.latency.map(|q| q.value()).or(base.map(|n| n.latency_s));
@@ -183,18 +189,19 @@ fn network(
 
 fn tiers(r: &mut Resolver, raw: &[RawTier]) -> Vec<Tier> {
     let mut out: Vec<Tier> = Vec::new();
-    for tier in raw {
-        let gpus = r.need(tier.gpus, "cluster.tiers.gpus", "GPUs inside the tier");
+    for (i, tier) in raw.iter().enumerate() {
+        let key = |name: &str| format!("cluster.tiers.{i}.{name}");
+        let gpus = r.need(tier.gpus, &key("gpus"), "GPUs inside the tier");
         if let Some(inner) = out.last().filter(|inner| inner.gpus >= gpus) {
             let message = format!("a tier of {gpus} GPUs is listed after one of {}", inner.gpus);
             let hint = Some("list the inner tiers first".to_owned());
-            r.wrong("cluster.tiers", "tiers", message, hint);
+            r.wrong(&key("gpus"), "tiers", message, hint);
         }
         let over = tier.oversubscription.unwrap_or(1.0);
         out.push(Tier {
             gpus,
             latency_s: tier.latency.map_or(0.0, super::Time::value),
-            oversubscription: r.at_least(over, "cluster.tiers.oversubscription", 1.0),
+            oversubscription: r.at_least(over, &key("oversubscription"), 1.0),
         });
     }
     out
@@ -205,6 +212,12 @@ fn efficiency(
     raw: Option<&RawEfficiency>,
     base: Option<Efficiency>,
 ) -> Efficiency {
+    if raw.is_none() && base.is_none() {
+        let message = "`cluster.efficiency` is missing: there is no preset for this GPU".to_owned();
+        let hint = "write a table of `gemm`, `gemm_half_k`, `attention`, `memory`, `kernel_s`, \
+                    `launch_s`, `microbatch_host_s`, `nvlink`, `network`, `collective_s` and `step_s`";
+        r.wrong("cluster.efficiency", "missing", message, Some(hint.to_owned()));
+    }
     let raw = raw.cloned().unwrap_or_default();
     let mut field = |value: Option<f64>, base: Option<f64>, name: &str, is_share: bool| {
         let key = format!("cluster.efficiency.{name}");

@@ -84,7 +84,7 @@ impl Violation {
     /// `place: message (hint)`, where the place is `name:line:column` or the `--set` argument.
     pub fn render(&self, name: &str, text: &str) -> String {
         let place = match (self.line_column(text), &self.set) {
-            (_, Some(set)) => format!("--set {set}"),
+            (_, Some(set)) => format!("--set {}", set.replace('\n', "\\n")),
             (Some((line, column)), None) if name.is_empty() => format!("{line}:{column}"),
             (Some((line, column)), None) => format!("{name}:{line}:{column}"),
             (None, None) => name.to_owned(),

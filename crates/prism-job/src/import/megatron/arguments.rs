@@ -136,27 +136,34 @@ fn command_line(text: &str, values: &mut BTreeMap<String, String>) {
     }
 }
 
+/// A word that ends the values of the flag before it.
+const END: &str = "--";
+
 /// Words of shell text: quotes and continued lines undone, comments left out, variables filled in
 /// where the text sets them.
 fn tokens(text: &str) -> Vec<String> {
     let mut variables: BTreeMap<String, String> = BTreeMap::new();
     let mut out = Vec::new();
     for line in text.replace("\\\r\n", " ").replace("\\\n", " ").lines() {
-        for word in words(line) {
-            let word = expand(&word, &variables);
+        for raw in words(line) {
+            let word = expand(&raw, &variables);
             if let Some((name, value)) = word.split_once('=')
                 && is_name(name)
             {
-                // `ARGS=(` and `ARGS="--a 1"` open lists of flags.
+                // `ARGS=(` opens a list of flags; `ARGS="--a 1"` is one.
                 let value = value.trim_start_matches('(');
                 variables.insert(name.to_owned(), value.to_owned());
                 if value.contains("--") {
                     out.extend(value.split_whitespace().map(str::to_owned));
+                    out.push(END.to_owned());
                 }
-                continue;
+            } else if raw.contains('$') {
+                out.extend(word.split_whitespace().map(str::to_owned));
+            } else {
+                out.push(word);
             }
-            out.push(word);
         }
+        out.push(END.to_owned());
     }
     out
 }
