@@ -69,11 +69,13 @@ pub struct ReadJob {
 /// assert_eq!(read.job.gpus(), 32);
 /// assert_eq!(read.job.plan.data_parallel_shard, 16);
 ///
-/// let set = vec![("parallelism.tensor_parallel_degree".to_owned(), "3".to_owned())];
+/// let set = vec![("training.global_batch_size".to_owned(), "100".to_owned())];
 /// let error = parse_job(text, &ReadOptions { set, ..ReadOptions::default() }).unwrap_err();
-/// assert!(error.to_string().starts_with(
-///     "--set parallelism.tensor_parallel_degree=3: 32 attention heads do not split into 3"
-/// ));
+/// assert_eq!(
+///     error.to_string(),
+///     "--set training.global_batch_size=100: a global batch of 100 is no multiple of micro batch 1 x \
+///      16 replicas (try `global_batch_size` of 96 or 112)"
+/// );
 /// ```
 ///
 /// # Errors

@@ -382,6 +382,7 @@ fn set_arguments() {
         ("no dotted key", &[("parallelism..x", "4"), ("", "5")]),
         ("through a number", &[("training.seq_len.x", "4")]),
         ("two keys in one", &[("training.seq_len", "4\nglobal_batch_size = 3")]),
+        ("too deep", &[("a.b.c.d.e.f.g.h.i", "4")]),
         ("the later wins", &[("training.seq_len", "x"), ("training.seq_len", "8192")]),
     ];
     let mut out = String::new();

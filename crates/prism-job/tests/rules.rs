@@ -64,7 +64,7 @@ fn each_rule_alone() {
     );
 }
 
-/// Uneven stages, expert parallelism across context-parallel ranks, ZeRO 3 under a pipeline, shared
+/// Uneven stages, expert parallelism across context-parallel ranks, sharded parameters under a pipeline, shared
 /// key heads and FP8 are possible.
 #[test]
 fn unusual_plans_are_possible() {

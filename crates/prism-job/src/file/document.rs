@@ -14,6 +14,9 @@ use super::violation::Violation;
 /// A file with more violations than this is no job file; the rest is not looked for.
 const MOST_VIOLATIONS: usize = 100;
 
+/// More parts than any dotted key has; tables nest no deeper.
+const MOST_PARTS: usize = 8;
+
 /// What a file says, and where.
 pub(crate) struct Document<'t> {
     text: &'t str,
@@ -66,7 +69,7 @@ impl<'t> Document<'t> {
         let span = self.set_span(i);
         let parts: Vec<&str> = key.split('.').map(str::trim).collect();
         let Some((last, path)) = parts.split_last() else { return };
-        if parts.iter().any(|p| p.is_empty()) {
+        if parts.iter().any(|p| p.is_empty()) || parts.len() > MOST_PARTS {
             let hint = "write `--set section.key=value`".to_owned();
             let message = format!("`{key}` is no dotted key");
             self.push(key, "set-key", span, message, Some(hint));
@@ -77,16 +80,14 @@ impl<'t> Document<'t> {
         for (depth, part) in path.iter().enumerate() {
             let name = Spanned::new(0..0, Cow::Owned((*part).to_owned()));
             let empty = Spanned::new(0..0, DeValue::Table(DeTable::new()));
-            match table.entry(name).or_insert(empty).get_mut() {
-                DeValue::Table(inner) => table = inner,
-                _ => {
-                    let outer = parts[..=depth].join(".");
-                    let message = format!("`{outer}` is no table in the file");
-                    let hint = Some(format!("only tables have keys such as `{last}`"));
-                    self.push(key, "set-key", span, message, hint);
-                    return;
-                }
-            }
+            let DeValue::Table(inner) = table.entry(name).or_insert(empty).get_mut() else {
+                let outer = parts[..=depth].join(".");
+                let message = format!("`{outer}` is no table in the file");
+                let hint = Some(format!("only tables have keys such as `{last}`"));
+                self.push(key, "set-key", span, message, hint);
+                return;
+            };
+            table = inner;
         }
         let name = Spanned::new(span, Cow::Owned((*last).to_owned()));
         // Removing first makes the key's own span that of the argument.

@@ -42,7 +42,7 @@ pub(super) fn resolve(r: &mut Resolver, raw: &RawVariability) -> Variability {
         ..base
     };
     let skew = v.microbatch.skew;
-    if !(skew.abs() <= 10.0) {
+    if skew.is_nan() || skew.abs() > 10.0 {
         let message = format!("`variability.microbatch.skew` must be from -10 to 10, not {skew}");
         r.wrong("variability.microbatch.skew", "range", message, None);
     }

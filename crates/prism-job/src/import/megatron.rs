@@ -190,16 +190,13 @@ fn experts(
     if inner > 0 && !shared.is_multiple_of(inner) {
         notes.warnings.push("the shared expert's width is rounded up to whole experts".to_owned());
     }
-    let (dense_layers, every) = match args.text("moe_layer_freq") {
-        None => (0, 1),
-        Some(text) => match layer_pattern(&text, layers) {
-            Some(pattern) => pattern,
-            None => {
-                notes.unsupported.push(format!("{} {text}", args.name("moe_layer_freq")));
-                (0, 1)
-            }
-        },
-    };
+    let freq = args.text("moe_layer_freq");
+    let pattern = freq.as_deref().map_or(Some((0, 1)), |text| layer_pattern(text, layers));
+    if pattern.is_none() {
+        let text = freq.unwrap_or_default();
+        notes.unsupported.push(format!("{} {text}", args.name("moe_layer_freq")));
+    }
+    let (dense_layers, every) = pattern.unwrap_or((0, 1));
     Ok(Some(Moe {
         experts,
         top_k: args.int("moe_router_topk")?.unwrap_or(2),

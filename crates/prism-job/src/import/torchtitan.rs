@@ -115,12 +115,11 @@ fn model(config: &mut Config, draft: &mut Draft) -> Option<Model> {
     let (name, flavor) = (name.unwrap_or_default(), flavor.unwrap_or_default());
     let found = FLAVORS.iter().find(|f| f.0 == name && f.1.eq_ignore_ascii_case(&flavor));
     let model = found.and_then(|f| presets::model(f.2));
-    match &model {
-        Some(model) => write_model(draft, model, &format!("model {name} {flavor}")),
-        None => {
-            let what = format!("a model; torchtitan's `{name} {flavor}` is no preset here");
-            draft.missing("model", "preset", &what);
-        }
+    if let Some(model) = &model {
+        write_model(draft, model, &format!("model {name} {flavor}"));
+    } else {
+        let what = format!("a model; torchtitan's `{name} {flavor}` is no preset here");
+        draft.missing("model", "preset", &what);
     }
     model
 }

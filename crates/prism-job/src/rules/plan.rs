@@ -193,8 +193,9 @@ fn schedule(job: &Job, report: &mut Report) {
                 "schedule `{}` needs several stages and several chunks per stage, not {pp} x {v}",
                 p.schedule
             );
-            let hint = "write `virtual_pipeline_degree` of 2 or more, or `1f1b`".into();
-            (text, hint, vec![2])
+            let hint = "write `virtual_pipeline_degree` of 2 or more, or `1f1b`";
+            let alone = "write `pipeline_parallel_schedule = \"1f1b\"`";
+            if pp > 1 { (text, hint.into(), vec![2]) } else { (text, alone.into(), vec![]) }
         }),
     }
     let batch = u64::from(job.training.micro_batch_size) * u64::from(p.data_parallel());
@@ -279,10 +280,12 @@ fn hardware(job: &Job, report: &mut Report) {
     report.require(taken == u128::from(gpus), place, || {
         let per_replica =
             p.gpus_per_replica().saturating_mul(u64::from(p.data_parallel_replicate));
-        let mut hint = format!("write `gpus = {taken}`");
-        if divides(per_replica, gpus) {
-            hint += &format!(", or `data_parallel_shard_degree = {}`", gpus / per_replica);
-        }
+        let fix = format!("write `gpus = {taken}`");
+        let hint = if divides(per_replica, gpus) {
+            format!("{fix}, or `data_parallel_shard_degree = {}`", gpus / per_replica)
+        } else {
+            fix
+        };
         let text = format!(
             "the plan takes {taken} GPUs (TP {} x CP {} x PP {} x DP {}), and the cluster has {gpus}",
             p.tensor_parallel,

@@ -115,15 +115,14 @@ fn command_line(text: &str, values: &mut BTreeMap<String, String>) {
         let token = &tokens[i];
         i += 1;
         let Some(flag) = token.strip_prefix("--").filter(|f| !f.is_empty()) else { continue };
-        let (name, value) = match flag.split_once('=') {
-            Some((name, value)) => (name, value.to_owned()),
-            None => {
-                let start = i;
-                while i < tokens.len() && !tokens[i].starts_with("--") && tokens[i] != ")" {
-                    i += 1;
-                }
-                (flag, tokens[start..i].join(" "))
+        let (name, value) = if let Some((name, value)) = flag.split_once('=') {
+            (name, value.to_owned())
+        } else {
+            let start = i;
+            while i < tokens.len() && !tokens[i].starts_with("--") && tokens[i] != ")" {
+                i += 1;
             }
+            (flag, tokens[start..i].join(" "))
         };
         let name = name.replace('-', "_");
         if let Some((_, other)) = NEGATIVE.iter().find(|n| n.0 == name) {
