@@ -134,10 +134,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py \
 fn a_command_line_of_megatron() {
     let text = import_megatron(MEGATRON).unwrap();
     insta::assert_snapshot!("megatron", text.toml);
-    assert_eq!(
-        text.ignored,
-        ["--clip-grad", "--lr", "--max-position-embeddings", "--min-lr", "--nproc-per-node"]
-    );
+    assert_eq!(text.ignored, ["--clip-grad", "--lr", "--max-position-embeddings", "--min-lr"]);
     assert!(text.warnings.is_empty());
     let job = job(&text, &[("cluster.preset", "a100-dgx")]);
     let p = &job.plan;
@@ -199,6 +196,58 @@ fn a_log_of_megatron() {
     let mut model = job.model.clone();
     model.name = "mixtral-8x7b".to_owned();
     assert_eq!(model, presets::model("mixtral-8x7b").unwrap());
+}
+
+/// Scripts keep flags in arrays, comment some out, and launch with nodes and processes.
+#[test]
+fn a_script_with_arrays() {
+    let script = r#"
+NODES=${SLURM_NNODES:-"4"}
+LAUNCH=(
+    --nproc_per_node 8
+    --nnodes $NODES
+    --master_addr localhost
+)
+MODEL=(
+    --num-layers 48 # all of them
+    --hidden-size 6144
+    --num-attention-heads 64
+    --vocab-size 51200
+#    --swiglu
+    # --untie-embeddings-and-output-weights \
+    --attention-backend auto
+)
+RUN="
+    --seq-length 2048 --micro-batch-size 4
+    --global-batch-size 64
+    --fp16
+"
+if [ -n "${MORE}" ]; then
+    RUN+=(
+        --clip-grad 1.0
+    )
+fi
+torchrun ${LAUNCH[@]} pretrain_gpt.py ${MODEL[@]} ${RUN} \
+    --tensor-model-parallel-size 8 \
+    --use-distributed-optimizer
+"#;
+    let text = import_megatron(script).unwrap();
+    assert_eq!(text.ignored, ["--clip-grad", "--master-addr"]);
+    assert_eq!(text.warnings.len(), 1, "{:?}", text.warnings);
+    let found = job(&text, &[("cluster.preset", "a100-dgx")]);
+    let mut model = found.model.clone();
+    model.name = "megatron-22b".to_owned();
+    assert_eq!(model, presets::model("megatron-22b").unwrap());
+    assert_eq!((found.gpus(), found.plan.data_parallel_shard), (32, 4));
+    // Of 16-bit gradients the reduction is in 16 bits.
+    assert!(!found.plan.grad_reduce_fp32);
+    // A launcher's numbers that cannot be are said and left out.
+    let one = script
+        .replace("SLURM_NNODES:-\"4\"", "X:-\"1\"")
+        .replace("parallel-size 8", "parallel-size 16");
+    let text = import_megatron(&one).unwrap();
+    assert!(text.warnings.iter().any(|w| w.contains("8 GPUs hold no whole replicas of 16")));
+    assert!(text.missing.iter().any(|m| m.starts_with("parallelism.data_parallel_shard_degree")));
 }
 
 #[test]

@@ -279,11 +279,12 @@ fn parallelism(
         draft.word(p, "pipeline_parallel_schedule", "1f1b", "Megatron's schedule");
     }
     uneven(args, draft, pp, v, layers)?;
-    let world = args.int("world_size")?;
+    let per_replica = u64::from(tp).saturating_mul(pp.into()).saturating_mul(cp.into());
+    let world = world_size(args, notes, per_replica)?;
     let dp = args.int("data_parallel_size")?;
     let instances = args.int("num_distributed_optimizer_instances")?.unwrap_or(1).max(1);
     match (world, dp) {
-        (Some(world), _) if world > 1 => {
+        (Some(world), _) => {
             draft.set("cluster", "gpus", world, "world size");
             draft.missing("cluster", "preset", "a cluster such as \"h100-dgx\"");
             draft.set(p, "data_parallel_shard_degree", -1, "what is left of the GPUs");
@@ -301,6 +302,28 @@ fn parallelism(
     sharding(args, notes, draft);
     overlap(args, draft);
     Ok(())
+}
+
+/// GPUs from a log's world size, or from the launcher's nodes and processes, where whole replicas fit.
+fn world_size(
+    args: &mut Arguments,
+    notes: &mut Notes,
+    per_replica: u64,
+) -> Result<Option<u64>, ImportError> {
+    let given = args.int("world_size")?.map(u64::from);
+    // Of the launcher only plain numbers count: `$1:8` and `gpu` are left alone.
+    let mut plain = |key: &str| args.text(key).and_then(|v| v.parse::<u32>().ok());
+    let launched = match (plain("nnodes"), plain("nproc_per_node")) {
+        (Some(nodes), Some(each)) => Some(u64::from(nodes) * u64::from(each)),
+        _ => None,
+    };
+    let Some(world) = given.or(launched) else { return Ok(None) };
+    if per_replica == 0 || world == 0 || world % per_replica != 0 {
+        let text = format!("{world} GPUs hold no whole replicas of {per_replica}: left out");
+        notes.warnings.push(text);
+        return Ok(None);
+    }
+    Ok(Some(world))
 }
 
 fn virtual_stages(args: &mut Arguments, pp: u32, layers: u32) -> Result<u32, ImportError> {

@@ -143,8 +143,9 @@ const END: &str = "--";
 fn tokens(text: &str) -> Vec<String> {
     let mut variables: BTreeMap<String, String> = BTreeMap::new();
     let mut out = Vec::new();
-    for line in text.replace("\\\r\n", " ").replace("\\\n", " ").lines() {
-        for raw in words(line) {
+    for line in text.lines() {
+        let (words, goes_on) = words(line);
+        for raw in words {
             let word = expand(&raw, &variables);
             if let Some((name, value)) = word.split_once('=')
                 && is_name(name)
@@ -162,7 +163,9 @@ fn tokens(text: &str) -> Vec<String> {
                 out.push(word);
             }
         }
-        out.push(END.to_owned());
+        if !goes_on {
+            out.push(END.to_owned());
+        }
     }
     out
 }
@@ -173,7 +176,10 @@ fn is_name(text: &str) -> bool {
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-fn words(line: &str) -> Vec<String> {
+/// The words of a line without its comment, and whether the next line goes on with it. A comment's
+/// backslash continues nothing.
+fn words(line: &str) -> (Vec<String>, bool) {
+    let mut goes_on = false;
     let (mut out, mut word, mut quote, mut any) = (Vec::new(), String::new(), None, false);
     for c in line.chars() {
         match (quote, c) {
@@ -195,7 +201,14 @@ fn words(line: &str) -> Vec<String> {
     if any || !word.is_empty() {
         out.push(word);
     }
-    out
+    if let Some(last) = out.last_mut().filter(|w| w.ends_with('\\')) {
+        last.pop();
+        goes_on = true;
+        if last.is_empty() {
+            out.pop();
+        }
+    }
+    (out, goes_on)
 }
 
 /// `$NAME`, `${NAME}` and `${NAME:-default}` filled in, where the text set the name.
