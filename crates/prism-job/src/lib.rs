@@ -22,7 +22,7 @@ pub use cluster::{Cluster, Efficiency, Gpu, Network, Tier};
 pub use file::{
     Bandwidth, BandwidthUnit, Dimension, JOB_SCHEMA, JobFileError, Quantity, QuantityError, Rate,
     RateUnit, ReadJob, ReadOptions, Size, SizeUnit, Time, TimeUnit, Violation, Violations,
-    job_schema, parse_job, read_job, to_toml,
+    job_schema, job_schema_text, parse_job, read_job, to_toml,
 };
 pub use import::{
     ImportError, ImportedModel, JobText, hugging_face_model, import_hugging_face, import_megatron,

@@ -2,8 +2,8 @@
 
 use prism_job::{
     AttentionKernel, Efficiency, Fsdp, Job, JobFileError, Overlap, Precision, ReadOptions,
-    Recompute, ScheduleName, SequenceLengths, ZeroStage, job_schema, parse_job, presets, read_job,
-    to_toml,
+    Recompute, ScheduleName, SequenceLengths, ZeroStage, job_schema, job_schema_text, parse_job,
+    presets, read_job, to_toml,
 };
 use proptest::prelude::*;
 
@@ -148,6 +148,28 @@ fn the_schema_knows_every_key_of_a_written_file() {
     let value: serde_json::Value = toml::from_str(&text).unwrap();
     known(&value, &schema, &schema, "");
     assert_eq!(read(&text), job);
+}
+
+#[test]
+fn the_committed_schema_is_this_one() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/job.json");
+    if std::env::var_os("UPDATE_SCHEMAS").is_some() {
+        std::fs::write(path, job_schema_text()).unwrap();
+    }
+    let committed = std::fs::read_to_string(path).unwrap();
+    assert!(
+        committed == job_schema_text(),
+        "schemas/job.json is stale: UPDATE_SCHEMAS=1 writes it"
+    );
+}
+
+#[test]
+fn torchtitan_names_of_schedules_are_read() {
+    let text = to_toml(&small("gpt3-175b", "eos", "none"));
+    for (theirs, ours) in [("1F1B", "1f1b"), ("GPipe", "gpipe")] {
+        let text = text.replace("\"1f1b\"", &format!("\"{theirs}\""));
+        assert_eq!(read(&text).plan.schedule.to_string(), ours);
+    }
 }
 
 /// Checks that every key of a value is a property of its schema.
