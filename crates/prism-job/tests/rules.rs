@@ -174,6 +174,87 @@ proptest! {
     }
 }
 
+/// The distance that `nearest_plans` documents.
+fn distance(asked: &Plan, plan: &Plan) -> f64 {
+    let degrees = [
+        (asked.tensor_parallel, plan.tensor_parallel),
+        (asked.pipeline_parallel, plan.pipeline_parallel),
+        (asked.context_parallel, plan.context_parallel),
+        (asked.expert_parallel, plan.expert_parallel),
+    ];
+    let changed = degrees.iter().filter(|(a, b)| a != b);
+    let degrees: f64 =
+        changed.map(|&(a, b)| 1.0 + (f64::from(a) / f64::from(b)).log2().abs()).sum();
+    let schedule = (asked.schedule, asked.virtual_chunks) != (plan.schedule, plan.virtual_chunks);
+    let replicas = asked.data_parallel_replicate != plan.data_parallel_replicate;
+    degrees + 2.0 * f64::from(u8::from(schedule)) + 2.0 * f64::from(u8::from(replicas))
+}
+
+/// The distance of the nearest of all plans.
+fn brute_force(job: &Job, gpus: u32) -> Option<f64> {
+    let divisors: Vec<u32> = (1..=gpus).filter(|d| gpus % d == 0).collect();
+    let mut trial = job.clone();
+    trial.cluster.gpus = Some(gpus.into());
+    let mut best: Option<f64> = None;
+    for &tp in &divisors {
+        for &pp in divisors.iter().filter(|&d| gpus % (tp * d) == 0) {
+            for &cp in divisors.iter().filter(|&d| gpus % (tp * pp * d) == 0) {
+                for replicate in [job.plan.data_parallel_replicate, 1] {
+                    if gpus % (tp * pp * cp * replicate) != 0 {
+                        continue;
+                    }
+                    for (ep, schedule, v) in other_choices(job) {
+                        trial.plan = Plan {
+                            tensor_parallel: tp,
+                            pipeline_parallel: pp,
+                            context_parallel: cp,
+                            expert_parallel: ep,
+                            data_parallel_replicate: replicate,
+                            data_parallel_shard: gpus / (tp * pp * cp * replicate),
+                            sequence_parallel: job.plan.sequence_parallel && tp > 1,
+                            schedule,
+                            virtual_chunks: v,
+                            ..job.plan.clone()
+                        };
+                        if trial.is_possible() {
+                            let found = distance(&job.plan, &trial.plan);
+                            best = Some(best.map_or(found, |b| b.min(found)));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    best
+}
+
+/// Every expert-parallel degree, schedule and number of chunks up to 4.
+fn other_choices(job: &Job) -> Vec<(u32, ScheduleName, u32)> {
+    let experts = job.model.moe.map_or(1, |m| m.experts);
+    let mut all = Vec::new();
+    for ep in 1..=experts.max(job.plan.expert_parallel) {
+        for schedule in SCHEDULES {
+            all.extend((1..=4).map(|v| (ep, schedule, v)));
+        }
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_nearest_plan_is_the_nearest_of_all(job in any_job(), gpus in 1u32..49) {
+        let found = nearest_plans(&job, gpus.into());
+        let nearest = found.first().map(|plan| distance(&job.plan, plan));
+        match (nearest, brute_force(&job, gpus)) {
+            // Distances are compared in thousandths, of each of four degrees.
+            (Some(ours), Some(best)) => prop_assert!((ours - best).abs() < 0.005, "{ours}, not {best}"),
+            (ours, best) => prop_assert_eq!(ours, best),
+        }
+    }
+}
+
 #[test]
 fn nearest_plans_change_little() {
     let mut job = base("gpt3-175b");
