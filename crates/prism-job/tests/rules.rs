@@ -192,15 +192,15 @@ fn distance(asked: &Plan, plan: &Plan) -> f64 {
 
 /// The distance of the nearest of all plans.
 fn brute_force(job: &Job, gpus: u32) -> Option<f64> {
-    let divisors: Vec<u32> = (1..=gpus).filter(|d| gpus % d == 0).collect();
+    let divisors: Vec<u32> = (1..=gpus).filter(|&d| gpus.is_multiple_of(d)).collect();
     let mut trial = job.clone();
     trial.cluster.gpus = Some(gpus.into());
     let mut best: Option<f64> = None;
     for &tp in &divisors {
-        for &pp in divisors.iter().filter(|&d| gpus % (tp * d) == 0) {
-            for &cp in divisors.iter().filter(|&d| gpus % (tp * pp * d) == 0) {
+        for &pp in divisors.iter().filter(|&d| gpus.is_multiple_of(tp * d)) {
+            for &cp in divisors.iter().filter(|&d| gpus.is_multiple_of(tp * pp * d)) {
                 for replicate in [job.plan.data_parallel_replicate, 1] {
-                    if gpus % (tp * pp * cp * replicate) != 0 {
+                    if !gpus.is_multiple_of(tp * pp * cp * replicate) {
                         continue;
                     }
                     for (ep, schedule, v) in other_choices(job) {

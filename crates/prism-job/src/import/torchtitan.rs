@@ -296,24 +296,34 @@ fn pipeline(
         _ => 1,
     };
     draft.set(p, "virtual_pipeline_degree", v, "two with looped schedules, unless layers say else");
-    let stages = d.pp.saturating_mul(v);
+    uneven(config, draft, d.pp.saturating_mul(v), effective, (first.max(0), last.max(0)));
+    Ok(())
+}
+
+/// Layers of each chunk: torchtitan counts the embedding as `first` and the output as `last` layers.
+fn uneven(
+    config: &mut Config,
+    draft: &mut Draft,
+    stages: i64,
+    effective: Option<i64>,
+    (first, last): (i64, i64),
+) {
     match effective {
         Some(all) if (1..=all.min(MOST_CHUNKS)).contains(&stages) => {
             let chunk = |i: i64| {
                 all / stages + i64::from(i < all % stages)
-                    - if i == 0 { first.max(0) } else { 0 }
-                    - if i == stages - 1 { last.max(0) } else { 0 }
+                    - if i == 0 { first } else { 0 }
+                    - if i == stages - 1 { last } else { 0 }
             };
             let chunks: Vec<i64> = (0..stages).map(chunk).collect();
             let from = "fewer layers beside the embedding and the output";
-            draft.set(p, "chunk_layers", format!("{chunks:?}"), from);
+            draft.set("parallelism", "chunk_layers", format!("{chunks:?}"), from);
         }
         _ => config.warnings.push(
             "torchtitan gives the first and last stage fewer layers; write `chunk_layers`"
                 .to_owned(),
         ),
     }
-    Ok(())
 }
 
 fn rest(config: &mut Config, draft: &mut Draft) {
