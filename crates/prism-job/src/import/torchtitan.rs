@@ -308,22 +308,22 @@ fn uneven(
     effective: Option<i64>,
     (first, last): (i64, i64),
 ) {
-    match effective {
-        Some(all) if (1..=all.min(MOST_CHUNKS)).contains(&stages) => {
-            let chunk = |i: i64| {
-                all / stages + i64::from(i < all % stages)
-                    - if i == 0 { first } else { 0 }
-                    - if i == stages - 1 { last } else { 0 }
-            };
-            let chunks: Vec<i64> = (0..stages).map(chunk).collect();
-            let from = "fewer layers beside the embedding and the output";
-            draft.set("parallelism", "chunk_layers", format!("{chunks:?}"), from);
-        }
-        _ => config.warnings.push(
-            "torchtitan gives the first and last stage fewer layers; write `chunk_layers`"
-                .to_owned(),
-        ),
+    let fits = effective.filter(|&all| (1..=all.min(MOST_CHUNKS)).contains(&stages));
+    let chunks: Vec<i64> = fits.map_or_else(Vec::new, |all| {
+        let chunk = |i: i64| {
+            all / stages + i64::from(i < all % stages)
+                - if i == 0 { first } else { 0 }
+                - if i == stages - 1 { last } else { 0 }
+        };
+        (0..stages).map(chunk).collect()
+    });
+    if chunks.is_empty() || chunks.iter().any(|&layers| layers < 1) {
+        let text = "torchtitan gives the first and last stage fewer layers; write `chunk_layers`";
+        config.warnings.push(text.to_owned());
+        return;
     }
+    let from = "fewer layers beside the embedding and the output";
+    draft.set("parallelism", "chunk_layers", format!("{chunks:?}"), from);
 }
 
 fn rest(config: &mut Config, draft: &mut Draft) {
