@@ -1,0 +1,104 @@
+//! Resized jobs against the same job at that size.
+
+use prism_engine::calibrate::{CalibrateOptions, Calibrated, Selection, calibrate};
+use prism_engine::predict::{LowerOptions, PredictOptions, lower, predict, predict_resized};
+use prism_engine::replay::{Builder, Replayed};
+use prism_engine::resize::{ResizeError, ResizeOptions, Resizer, Target, resize};
+use prism_engine::sample::RunOptions;
+use prism_engine::synth::{EffectSpec, SynthEffects, SynthSpec};
+use prism_graph::schedule::{Schedule, ScheduleKind};
+use prism_stats::quantile_type7;
+use rayon::prelude::*;
+
+fn job(dp: u32, pp: u16, microbatches: u32, steps: u32, seed: u64) -> SynthSpec {
+    let kind = ScheduleKind::OneFOneB;
+    let plan = Schedule { replicas: dp, ..Schedule::new(kind, pp, microbatches) };
+    let mut spec = SynthSpec::new(plan, steps);
+    spec.seed = seed;
+    spec.effects = SynthEffects {
+        worker: EffectSpec::normal(0.01),
+        step: EffectSpec::normal(0.02),
+        step_worker: EffectSpec::normal(0.01),
+        microbatch: EffectSpec::normal(0.05),
+        residual: EffectSpec::normal(0.02),
+        transfer: EffectSpec::normal(0.2),
+        ..SynthEffects::default()
+    };
+    spec
+}
+
+fn fit(spec: &SynthSpec, replicas: usize) -> Calibrated {
+    let replayed = Replayed::new(Builder::Reference, &spec.generate().unwrap().table).unwrap();
+    let all = Selection::all(&replayed);
+    let selection = Selection { replicas: (0..replicas).collect(), ..all };
+    let options = CalibrateOptions { laws: false, ..CalibrateOptions::default() };
+    calibrate(&replayed, &selection, &options).unwrap()
+}
+
+fn times(trained: &Calibrated, target: Target, options: ResizeOptions, samples: usize) -> Vec<f64> {
+    let resized = resize(&trained.graph, &trained.model, &target, &options).unwrap();
+    let tape = lower(&resized.graph, &resized.model, &LowerOptions::default()).unwrap();
+    let run = RunOptions { seed: options.seed, samples, ..RunOptions::default() };
+    let samples = tape.compile().unwrap().run(&run).unwrap();
+    samples.get("step").unwrap().row(0).iter().map(|&v| f64::from(v)).collect()
+}
+
+fn statistics(mut times: Vec<f64>) -> [f64; 4] {
+    times.sort_by(f64::total_cmp);
+    let n = times.len() as f64;
+    let mean = times.iter().sum::<f64>() / n;
+    let sd = (times.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+    let at = |p| quantile_type7(&times, p).unwrap();
+    [mean, at(0.5), at(0.95), sd]
+}
+
+/// Step times of the job at its real size, on clusters drawn anew.
+fn truth(spec: &SynthSpec, clusters: u64) -> Vec<f64> {
+    let steps: Vec<i64> = (100_000..101_000).collect();
+    (0..clusters)
+        .into_par_iter()
+        .flat_map(|k| SynthSpec { seed: spec.seed + 1_000 + k, ..spec.clone() }.step_times(&steps).unwrap())
+        .collect()
+}
+
+fn report(name: &str, predicted: [f64; 4], truth: [f64; 4], quiet: f64) -> [f64; 4] {
+    let [mean, p50, p95, sd] = truth;
+    let of = |k: usize, t: f64| (predicted[k] - t) / sd;
+    let penalty = 100.0 * (predicted[0] - mean) / (mean - quiet);
+    let out = [of(0, mean), of(1, p50), of(2, p95), predicted[3] / sd];
+    println!("{name}: mean {:+.3} p50 {:+.3} p95 {:+.3} sd x{:.3}; penalty {penalty:+.1} %", out[0], out[1], out[2], out[3]);
+    out
+}
+
+/// Calibrated on 4 and 8 replicas, asked about 32, against the job on clusters of 32.
+#[test]
+fn more_replicas() {
+    for known in [4, 8] {
+        let mut all = [0.0; 4];
+        let n = 8;
+        for seed in 1..=n {
+            let spec = job(32, 4, 8, 60, seed);
+            let wide = statistics(truth(&spec, 24));
+            let trained = fit(&spec, known);
+            let target = Target { dp: Some(32), ..Target::default() };
+            let predicted: Vec<f64> = (0..12)
+                .into_par_iter()
+                .flat_map(|k| {
+                    let options = ResizeOptions {
+                        seed: 100 + k,
+                        fresh_cluster: true,
+                        ranks: Some((32, 32)),
+                        ..ResizeOptions::default()
+                    };
+                    times(&trained, target, options, 1_000)
+                })
+                .collect();
+            let mut quiet = spec.clone();
+            quiet.effects = SynthEffects::default();
+            let quiet = quiet.step_times(&[0]).unwrap()[0];
+            let errors = report(&format!("dp {known} -> 32, seed {seed}"), statistics(predicted), wide, quiet);
+            all.iter_mut().zip(errors).for_each(|(a, e)| *a += e / n as f64);
+        }
+        println!("mean of {n}: {all:.3?}");
+    }
+}
