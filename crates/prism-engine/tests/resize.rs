@@ -54,7 +54,7 @@ fn statistics(mut times: Vec<f64>) -> [f64; 4] {
 
 /// Step times of the job at its real size, on clusters drawn anew.
 fn truth(spec: &SynthSpec, clusters: u64) -> Vec<f64> {
-    let steps: Vec<i64> = (100_000..101_000).collect();
+    let steps: Vec<i64> = (100_000..100_300).collect();
     (0..clusters)
         .into_par_iter()
         .flat_map(|k| SynthSpec { seed: spec.seed + 1_000 + k, ..spec.clone() }.step_times(&steps).unwrap())
@@ -75,13 +75,13 @@ fn report(name: &str, predicted: [f64; 4], truth: [f64; 4], quiet: f64) -> [f64;
 fn more_replicas() {
     for known in [4, 8] {
         let mut all = [0.0; 4];
-        let n = 8;
+        let n = 4;
         for seed in 1..=n {
             let spec = job(32, 4, 8, 60, seed);
-            let wide = statistics(truth(&spec, 24));
+            let wide = statistics(truth(&spec, 12));
             let trained = fit(&spec, known);
             let target = Target { dp: Some(32), ..Target::default() };
-            let predicted: Vec<f64> = (0..12)
+            let predicted: Vec<f64> = (0..8)
                 .into_par_iter()
                 .flat_map(|k| {
                     let options = ResizeOptions {
@@ -90,7 +90,7 @@ fn more_replicas() {
                         ranks: Some((32, 32)),
                         ..ResizeOptions::default()
                     };
-                    times(&trained, target, options, 1_000)
+                    times(&trained, target, options, 500)
                 })
                 .collect();
             let mut quiet = spec.clone();
@@ -100,5 +100,43 @@ fn more_replicas() {
             all.iter_mut().zip(errors).for_each(|(a, e)| *a += e / n as f64);
         }
         println!("mean of {n}: {all:.3?}");
+    }
+}
+
+fn shape_error(from: (u16, u32), to: (u16, u32), seed: u64) -> [f64; 4] {
+    // The same layers on other stages: total work of a microbatch stays what it is.
+    let scale = f64::from(from.0) / f64::from(to.0);
+    let small = job(8, from.0, from.1, 60, seed);
+    let mut large = job(8, to.0, to.1, 60, seed);
+    let durations = small.durations.clone();
+    large.durations.forward_s = durations.forward_s * scale;
+    large.durations.backward_s = durations.backward_s * scale;
+    let wide = statistics(truth(&large, 12));
+    let trained = fit(&small, 8);
+    let target = Target { pp: Some(to.0), microbatches: Some(to.1), dp: None };
+    let predicted: Vec<f64> = (0..8)
+        .into_par_iter()
+        .flat_map(|k| {
+            let options = ResizeOptions { seed: 100 + k, fresh_cluster: true, ..ResizeOptions::default() };
+            times(&trained, target, options, 500)
+        })
+        .collect();
+    let mut quiet = large.clone();
+    quiet.effects = SynthEffects::default();
+    let quiet = quiet.step_times(&[0]).unwrap()[0];
+    report(&format!("{from:?} -> {to:?}, seed {seed}"), statistics(predicted), wide, quiet)
+}
+
+#[test]
+fn more_microbatches() {
+    for seed in 1..=4 {
+        shape_error((4, 8), (4, 32), seed);
+    }
+}
+
+#[test]
+fn more_stages() {
+    for seed in 1..=4 {
+        shape_error((4, 16), (8, 16), seed);
     }
 }

@@ -26,6 +26,9 @@ mod shape;
 mod split;
 mod workers;
 
+#[cfg(test)]
+mod tests;
+
 use prism_graph::StepGraph;
 use prism_model::{DurationModel, Signature};
 use serde::{Deserialize, Serialize};
