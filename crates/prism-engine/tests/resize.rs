@@ -106,11 +106,13 @@ fn more_replicas() {
 fn shape_error(from: (u16, u32), to: (u16, u32), seed: u64) -> [f64; 4] {
     // The same layers on other stages: total work of a microbatch stays what it is.
     let scale = f64::from(from.0) / f64::from(to.0);
-    let small = job(8, from.0, from.1, 60, seed);
+    let mut small = job(8, from.0, from.1, 60, seed);
     let mut large = job(8, to.0, to.1, 60, seed);
+    (small.durations.collective_s, large.durations.collective_s) = (0.0, 0.0);
     let durations = small.durations.clone();
     large.durations.forward_s = durations.forward_s * scale;
     large.durations.backward_s = durations.backward_s * scale;
+    large.durations.optimizer_s = durations.optimizer_s * scale;
     let wide = statistics(truth(&large, 12));
     let trained = fit(&small, 8);
     let target = Target { pp: Some(to.0), microbatches: Some(to.1), dp: None };

@@ -275,8 +275,23 @@ impl<'a> Resizer<'a> {
         (from.max(1), to.max(1))
     }
 
+    /// Replicas, recorded and asked.
+    pub fn replicas(&self) -> (u32, u32) {
+        self.replicas
+    }
+
+    /// Stages, recorded and asked.
+    pub fn stages(&self) -> (u32, u32) {
+        (u32::from(self.map.stages.0), u32::from(self.map.stages.1))
+    }
+
+    /// Microbatches, recorded and asked.
+    pub fn microbatches(&self) -> (u32, u32) {
+        self.map.microbatches
+    }
+
     /// Recorded signatures that are used, and those that are not.
-    fn signatures(&self) -> (Vec<Signature>, Vec<Signature>) {
+    pub fn signatures(&self) -> (Vec<Signature>, Vec<Signature>) {
         let of = |id: prism_graph::OpId| self.graph.ops()[id.0 as usize].signature();
         let mut all: Vec<Signature> = self.graph.ops().iter().map(prism_graph::Op::signature).collect();
         all.sort_unstable();

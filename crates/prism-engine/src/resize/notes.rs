@@ -8,7 +8,7 @@ use super::{Extrapolation, Resizer, Severity, shape};
 
 impl Resizer<'_> {
     /// What is extrapolated from a model of the recorded job.
-    pub(super) fn notes(&self, model: &DurationModel) -> Vec<Extrapolation> {
+    pub fn notes(&self, model: &DurationModel) -> Vec<Extrapolation> {
         let mut out = self.beyond.clone();
         let law = WorkerLaw::new(model);
         let stages_change = self.map.stages.0 != self.map.stages.1;
