@@ -104,12 +104,12 @@ impl PredictArgs {
 
 /// The job at another size than the recorded one.
 ///
-/// Answered are up to 64 times the recorded replicas, a quarter to 4 times the stages, and an eighth
+/// Answered are up to 128 times the recorded replicas, a quarter to 4 times the stages, and an eighth
 /// to 8 times the microbatches.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Another size than the recorded one")]
 pub(crate) struct ResizeArgs {
-    /// Data-parallel replicas, up to 64 times the recorded ones
+    /// Data-parallel replicas, up to 128 times the recorded ones
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub(crate) dp: Option<u32>,
     /// Pipeline stages, a quarter to 4 times the recorded ones

@@ -6,13 +6,14 @@ use super::shape::Map;
 use super::{Extrapolation, ResizeError, Severity};
 
 /// Most replicas for each recorded one.
-const REPLICAS: u32 = 64;
+const REPLICAS: u32 = 128;
 /// Most stages for each recorded one, and the other way round.
 const STAGES: u32 = 4;
 /// Most microbatches for each recorded one, and the other way round.
 const MICROBATCHES: u32 = 8;
-/// Most operations over all replicas: a step of that many is evaluated in about 2 ms on a core.
-pub(super) const MAX_OPS: u64 = 1 << 22;
+/// Most operations over all replicas: every replica is evaluated by itself, at about 300 bytes of
+/// observed values an operation.
+const MAX_OPS: u64 = 1 << 21;
 
 /// Checks a target against the stated range; with `extrapolate`, what is beyond it is returned.
 pub(super) fn check(
