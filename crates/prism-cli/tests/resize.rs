@@ -34,9 +34,19 @@ fn what_was_extrapolated_is_said() {
     let said = |what: &str| list.iter().any(|e| e["what"] == what);
     assert!(["workers", "layers", "collectives over replicas"].into_iter().all(said), "{list:?}");
     assert!(!resized["signatures_used"].as_array().unwrap().is_empty());
-    let human = folder.done(&[&["predict", "profile.json", "--bootstrap", "0"][..], &size].concat());
+    let human =
+        folder.done(&[&["predict", "profile.json", "--bootstrap", "0"][..], &size].concat());
     assert!(human.contains("What was extrapolated"), "{human}");
-    let plain = folder.json(&["predict", "profile.json", "--samples", "400", "--bootstrap", "0", "--json", "-q"]);
+    let plain = folder.json(&[
+        "predict",
+        "profile.json",
+        "--samples",
+        "400",
+        "--bootstrap",
+        "0",
+        "--json",
+        "-q",
+    ]);
     assert!(plain.get("resized").is_none());
 }
 
@@ -53,7 +63,9 @@ fn refusals() {
         (&["--dp", "8", "--guarantee", "q=0.95,conf=0.95"], "another job", "--require"),
         (&["--dp", "100000", "--extrapolate"], "evaluated one by one", "fewer"),
     ] {
-        let args = [&["predict", "profile.json", "--samples", "100", "--bootstrap", "0"][..], flags].concat();
+        let args =
+            [&["predict", "profile.json", "--samples", "100", "--bootstrap", "0"][..], flags]
+                .concat();
         let output = folder.run(&args);
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {message}");

@@ -50,7 +50,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let trained = train(&replayed, &(0..replicas).collect::<Vec<_>>())?;
     row("all -> step", &laws(&trained, (replicas as u32, replicas as u32), "step")?, &recorded)?;
     let trained = train(&replayed, &healthy)?;
-    row("healthy -> finish", &laws(&trained, (healthy.len() as u32, replicas as u32), "compute-finish")?, &finish)?;
+    row(
+        "healthy -> finish",
+        &laws(&trained, (healthy.len() as u32, replicas as u32), "compute-finish")?,
+        &finish,
+    )?;
     Ok(())
 }
 
@@ -66,7 +70,11 @@ fn train(replayed: &Replayed, replicas: &[usize]) -> Result<Calibrated, Box<dyn 
 }
 
 /// Predicted times, one list a draw of the new replicas.
-fn laws(trained: &Calibrated, (replicas, all): (u32, u32), output: &str) -> Result<Vec<Vec<f64>>, Box<dyn Error>> {
+fn laws(
+    trained: &Calibrated,
+    (replicas, all): (u32, u32),
+    output: &str,
+) -> Result<Vec<Vec<f64>>, Box<dyn Error>> {
     let target = Target { dp: Some(replicas), ..Target::default() };
     let probes = Probes { compute_finish: true, ..Probes::default() };
     let lowering = LowerOptions { probes, ..LowerOptions::default() };
@@ -80,7 +88,8 @@ fn laws(trained: &Calibrated, (replicas, all): (u32, u32), output: &str) -> Resu
         let run = RunOptions { seed, samples: SAMPLES, ..RunOptions::default() };
         let samples = tape.run(&run)?;
         let rows = samples.get(output).ok_or("no such output")?;
-        let latest = |i: usize| (0..rows.rows()).map(|r| f64::from(rows.row(r)[i])).fold(0.0, f64::max);
+        let latest =
+            |i: usize| (0..rows.rows()).map(|r| f64::from(rows.row(r)[i])).fold(0.0, f64::max);
         out.push((0..SAMPLES).map(latest).collect());
     }
     Ok(out)
@@ -130,9 +139,7 @@ fn moments(values: &[f64]) -> (f64, f64) {
 /// The replica with the most compute.
 fn slow_replica(replayed: &Replayed) -> usize {
     let replicas = replayed.observed.replicas() as usize;
-    let finish: Vec<f64> = (0..replicas)
-        .map(|r| finish(replayed, &[r]).iter().sum())
-        .collect();
+    let finish: Vec<f64> = (0..replicas).map(|r| finish(replayed, &[r]).iter().sum()).collect();
     (0..replicas).max_by(|&a, &b| finish[a].total_cmp(&finish[b])).unwrap_or(0)
 }
 

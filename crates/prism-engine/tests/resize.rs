@@ -57,7 +57,9 @@ fn truth(spec: &SynthSpec, clusters: u64) -> Vec<f64> {
     let steps: Vec<i64> = (100_000..100_300).collect();
     (0..clusters)
         .into_par_iter()
-        .flat_map(|k| SynthSpec { seed: spec.seed + 1_000 + k, ..spec.clone() }.step_times(&steps).unwrap())
+        .flat_map(|k| {
+            SynthSpec { seed: spec.seed + 1_000 + k, ..spec.clone() }.step_times(&steps).unwrap()
+        })
         .collect()
 }
 
@@ -66,7 +68,10 @@ fn report(name: &str, predicted: [f64; 4], truth: [f64; 4], quiet: f64) -> [f64;
     let of = |k: usize, t: f64| (predicted[k] - t) / sd;
     let penalty = 100.0 * (predicted[0] - mean) / (mean - quiet);
     let out = [of(0, mean), of(1, p50), of(2, p95), predicted[3] / sd];
-    println!("{name}: mean {:+.3} p50 {:+.3} p95 {:+.3} sd x{:.3}; penalty {penalty:+.1} %", out[0], out[1], out[2], out[3]);
+    println!(
+        "{name}: mean {:+.3} p50 {:+.3} p95 {:+.3} sd x{:.3}; penalty {penalty:+.1} %",
+        out[0], out[1], out[2], out[3]
+    );
     out
 }
 
@@ -96,7 +101,12 @@ fn more_replicas() {
             let mut quiet = spec.clone();
             quiet.effects = SynthEffects::default();
             let quiet = quiet.step_times(&[0]).unwrap()[0];
-            let errors = report(&format!("dp {known} -> 32, seed {seed}"), statistics(predicted), wide, quiet);
+            let errors = report(
+                &format!("dp {known} -> 32, seed {seed}"),
+                statistics(predicted),
+                wide,
+                quiet,
+            );
             check(&[errors], 0.4);
             all.iter_mut().zip(errors).for_each(|(a, e)| *a += e / n as f64);
         }
@@ -120,7 +130,8 @@ fn shape_error(from: (u16, u32), to: (u16, u32), seed: u64) -> [f64; 4] {
     let predicted: Vec<f64> = (0..8)
         .into_par_iter()
         .flat_map(|k| {
-            let options = ResizeOptions { seed: 100 + k, fresh_cluster: true, ..ResizeOptions::default() };
+            let options =
+                ResizeOptions { seed: 100 + k, fresh_cluster: true, ..ResizeOptions::default() };
             times(&trained, target, options, 500)
         })
         .collect();
@@ -166,7 +177,10 @@ fn more_replicas_leave_the_first_alone() {
     for c in 0..n {
         let row = |m: &[f64], r: usize| m[c * r..][..r.min(8)].to_vec();
         assert_eq!(row(&eight.compute.worker_log, 8), row(&many.compute.worker_log, 64));
-        assert_eq!(row(&eight.compute.worker_log, 8)[..4], trained.model.compute.worker_log[c * 4..][..4]);
+        assert_eq!(
+            row(&eight.compute.worker_log, 8)[..4],
+            trained.model.compute.worker_log[c * 4..][..4]
+        );
         let lanes = |m: &[f32], r: usize, some: usize| m[c * r * 30..][..some * 30].to_vec();
         let (a, b) = (&eight.compute.step_vectors_log, &many.compute.step_vectors_log);
         assert_eq!(lanes(a, 8, 8), lanes(b, 64, 8));
@@ -203,7 +217,8 @@ fn intervals_hold_the_unknown_replicas() {
         let target = Target { dp: Some(dp), ..Target::default() };
         let options = ResizeOptions { fresh_cluster: dp > 4, ..ResizeOptions::default() };
         let resizer = Resizer::new(&trained.graph, &trained.model, &target, &options).unwrap();
-        let options = PredictOptions { samples: 2_000, repetitions: 40, ..PredictOptions::default() };
+        let options =
+            PredictOptions { samples: 2_000, repetitions: 40, ..PredictOptions::default() };
         let report = predict_resized(&resizer, &trained.model, &options).unwrap().report;
         let total = report.mean.total.unwrap();
         (total.upper - total.lower) / report.mean.value

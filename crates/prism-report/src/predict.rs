@@ -6,9 +6,9 @@ use prism_engine::replay::Builder;
 use prism_model::{Effect, EffectKind};
 use serde::{Deserialize, Serialize};
 
+use crate::ResizedOutput;
 use crate::calibrate::{by_size, in_words};
 use crate::csv_table::number;
-use crate::ResizedOutput;
 use crate::number::{Scale, count, percent, quantile_name};
 use crate::{Block, Document, ReportError, Table, Tone, bars, csv_text};
 

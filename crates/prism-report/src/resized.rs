@@ -37,7 +37,8 @@ impl ResizedOutput {
     pub fn new(resizer: &Resizer<'_>, model: &DurationModel) -> ResizedOutput {
         let change = |(from, to): (u32, u32)| SizeChange { from, to };
         let (used, unused) = resizer.signatures();
-        let names = |list: Vec<prism_model::Signature>| list.iter().map(ToString::to_string).collect();
+        let names =
+            |list: Vec<prism_model::Signature>| list.iter().map(ToString::to_string).collect();
         ResizedOutput {
             replicas: change(resizer.replicas()),
             stages: change(resizer.stages()),
@@ -50,8 +51,10 @@ impl ResizedOutput {
 
     /// A table of what was extrapolated; what is beyond the recorded job is a warning.
     pub(crate) fn add_to(&self, document: &mut Document) {
-        let mut table =
-            Table::new("What was extrapolated", &["what", ">recorded", ">asked", "on what grounds"]);
+        let mut table = Table::new(
+            "What was extrapolated",
+            &["what", ">recorded", ">asked", "on what grounds"],
+        );
         for e in &self.extrapolations {
             let tone = match e.severity {
                 Severity::Note => Tone::Dim,

@@ -17,16 +17,16 @@ use prism_graph::StepGraph;
 use prism_model::DurationModel;
 
 pub use adjust::{Adjustments, Burst, Repack, Scope, SpreadOf};
+pub(crate) use bootstrap::bootstrap_as;
 pub use bootstrap::{
     Bootstrap, Repetitions, ResampleUnit, bootstrap, relabel, resample_units, units_of,
 };
-pub(crate) use bootstrap::bootstrap_as;
 pub use damp::{Damped, Source, damp};
+pub(crate) use effects::microbatch_part;
 pub use error::PredictError;
 pub use lower::{lower, lower_adjusted};
 pub use means::{Means, means};
 pub use options::{Draws, LowerOptions, Probes};
-pub(crate) use effects::microbatch_part;
 pub(crate) use sources::entity;
 pub use summary::{
     Bounds, Estimate, Histogram, PredictReport, QuantileEstimate, SlowdownEstimate, StepGuarantee,

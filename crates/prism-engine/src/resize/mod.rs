@@ -81,16 +81,7 @@ impl Default for ResizeOptions {
 
 /// How much an assumption can hurt.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -238,11 +229,8 @@ impl<'a> Resizer<'a> {
             let mut new = model::reshape(self.graph, model, shape, &split, seed)?;
             new.model.implied.truncate(self.implied);
             // Where stages change, the bases are levels of usual workers already.
-            offset_log = new
-                .like
-                .iter()
-                .map(|&c| if stages_change { 0.0 } else { offset_log[c] })
-                .collect();
+            offset_log =
+                new.like.iter().map(|&c| if stages_change { 0.0 } else { offset_log[c] }).collect();
             reshaped = Some(new.model);
         }
         let fresh = self.options.fresh_cluster || stages_change;
@@ -293,7 +281,8 @@ impl<'a> Resizer<'a> {
     /// Recorded signatures that are used, and those that are not.
     pub fn signatures(&self) -> (Vec<Signature>, Vec<Signature>) {
         let of = |id: prism_graph::OpId| self.graph.ops()[id.0 as usize].signature();
-        let mut all: Vec<Signature> = self.graph.ops().iter().map(prism_graph::Op::signature).collect();
+        let mut all: Vec<Signature> =
+            self.graph.ops().iter().map(prism_graph::Op::signature).collect();
         all.sort_unstable();
         all.dedup();
         let Some(shape) = &self.shape else { return (all, Vec::new()) };

@@ -105,7 +105,8 @@ fn compute(
             // The mean over positions belongs to the base.
             position_log.extend(row);
         }
-        let lane = |values: &[f64]| values.get(c * replicas..(c + 1) * replicas).map(<[f64]>::to_vec);
+        let lane =
+            |values: &[f64]| values.get(c * replicas..(c + 1) * replicas).map(<[f64]>::to_vec);
         worker_log.extend(lane(&old.worker_log).unwrap_or_default());
         worker_spread.extend(lane(&old.worker_spread).unwrap_or_default());
     }
@@ -228,7 +229,8 @@ fn transfers(
             .ok_or_else(|| ResizeError::NoTemplate { what: op(members[0]).to_string() })?;
         let entry = out.entry(signatures).or_insert_with(|| (k, Vec::new(), Vec::new()));
         // Instances of one shape come from one recorded shape.
-        let known = model.transfers[entry.0].ops.len() / model.transfers[entry.0].members.len().max(1);
+        let known =
+            model.transfers[entry.0].ops.len() / model.transfers[entry.0].members.len().max(1);
         entry.1.push(if entry.0 == k { instance } else { instance.min(known.saturating_sub(1)) });
         entry.2.extend(members.iter().map(|m| m.0));
     }
@@ -240,11 +242,17 @@ fn transfers(
             let rows_s = if old.by_instance {
                 let all = old.ops.len() / old.members.len().max(1);
                 let per = old.rows_s.len() / all.max(1);
-                instances.iter().flat_map(|i| &old.rows_s[i * per..(i + 1) * per]).copied().collect()
+                instances
+                    .iter()
+                    .flat_map(|i| &old.rows_s[i * per..(i + 1) * per])
+                    .copied()
+                    .collect()
             } else {
                 old.rows_s.clone()
             };
-            debug_assert!(rows_s.len().is_multiple_of(old.cells(replicas).max(1)) || old.by_instance);
+            debug_assert!(
+                rows_s.len().is_multiple_of(old.cells(replicas).max(1)) || old.by_instance
+            );
             TransferModel { members, ops, rows_s, ..old.clone() }
         })
         .collect())

@@ -30,7 +30,9 @@ impl Resizer<'_> {
                 out.push(extrapolation(
                     "implied dependencies",
                     (model.implied.len(), self.implied),
-                    format!("{lost} dependencies found in the data have no counterpart and are left out"),
+                    format!(
+                        "{lost} dependencies found in the data have no counterpart and are left out"
+                    ),
                     Severity::Assumption,
                 ));
             }
@@ -38,12 +40,7 @@ impl Resizer<'_> {
         out
     }
 
-    fn replica_notes(
-        &self,
-        model: &DurationModel,
-        law: &WorkerLaw,
-        out: &mut Vec<Extrapolation>,
-    ) {
+    fn replica_notes(&self, model: &DurationModel, law: &WorkerLaw, out: &mut Vec<Extrapolation>) {
         let (from, to) = self.replicas;
         let stages_change = self.map.stages.0 != self.map.stages.1;
         let kept = if self.options.fresh_cluster || stages_change { 0 } else { from.min(to) };
@@ -99,19 +96,13 @@ impl Resizer<'_> {
             ),
             Severity::Assumption,
         ));
-        let sharded = self
-            .graph
-            .ops()
-            .iter()
-            .any(|op| op.kind == prism_model::OpKind::ParamsAllGather);
+        let sharded =
+            self.graph.ops().iter().any(|op| op.kind == prism_model::OpKind::ParamsAllGather);
         if sharded {
             out.push(extrapolation(
                 "optimizer",
                 (format!("{from} ranks"), format!("{to} ranks")),
-                format!(
-                    "kept as recorded; a sharded optimizer would take x{:.2} of it",
-                    from / to
-                ),
+                format!("kept as recorded; a sharded optimizer would take x{:.2} of it", from / to),
                 Severity::Assumption,
             ));
         }
@@ -150,7 +141,8 @@ impl Resizer<'_> {
         } else {
             "warm-up and cool-down keep their position effects, the middle is cut short"
         };
-        let severity = if to < u32::from(self.map.stages.1) { Severity::Warning } else { Severity::Note };
+        let severity =
+            if to < u32::from(self.map.stages.1) { Severity::Warning } else { Severity::Note };
         out.push(extrapolation("microbatches", (from, to), basis.to_owned(), severity));
     }
 }

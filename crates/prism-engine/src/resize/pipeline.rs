@@ -89,12 +89,12 @@ impl Pipeline {
                 builder.op(op);
             }
         }
-        let find = |builder: &StepGraphBuilder, stage, (kind, seq): Name| {
-            builder.find(kind, seq, stage)
-        };
+        let find =
+            |builder: &StepGraphBuilder, stage, (kind, seq): Name| builder.find(kind, seq, stage);
         for stage in 0..stages {
             let passes = self.schedule.passes(stage)?;
-            let rules = stage_rules(&self.schedule, stage, &passes, self.beside[usize::from(stage)]);
+            let rules =
+                stage_rules(&self.schedule, stage, &passes, self.beside[usize::from(stage)]);
             for (before, after) in rules.deps {
                 if let (Some(b), Some(a)) =
                     (find(&builder, stage, before), find(&builder, stage, after))
@@ -204,9 +204,7 @@ fn stage_rules(schedule: &Schedule, stage: u16, passes: &[Pass], beside: Beside)
             } else {
                 match slots.last_mut() {
                     // A send and the receive of the other direction after it are one batch.
-                    Some(slot)
-                        if slot.len() == 1 && slot[0].0.is_send() && slot[0].0 != k.send =>
-                    {
+                    Some(slot) if slot.len() == 1 && slot[0].0.is_send() && slot[0].0 != k.send => {
                         slot.push(recv);
                     }
                     _ => slots.push(vec![recv]),

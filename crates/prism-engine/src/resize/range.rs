@@ -41,10 +41,18 @@ pub(super) fn check(
         if !extrapolate {
             return Err(ResizeError::Range { what, from, to, lowest, highest });
         }
-        beyond.push(warning(what, from, to, format!("outside of the stated range, {lowest} to {highest}")));
+        beyond.push(warning(
+            what,
+            from,
+            to,
+            format!("outside of the stated range, {lowest} to {highest}"),
+        ));
     }
     let identified = [
-        (replicas.0 != replicas.1 && replicas.0 == 1, "what replicas and their collectives do: it has one"),
+        (
+            replicas.0 != replicas.1 && replicas.0 == 1,
+            "what replicas and their collectives do: it has one",
+        ),
         (
             stages.0 != stages.1 && stages.0 < 3 && chunks(graph) < 2,
             "the embedding and the loss from the layers: no stage lies between the ends",

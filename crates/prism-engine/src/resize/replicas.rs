@@ -51,11 +51,13 @@ impl Axis<'_> {
         let steps = model.steps.len();
         let all: Vec<Replica> =
             (0..self.replicas as usize).map(|r| self.replica(r, old, graph.stages())).collect();
-        let donors: Vec<Vec<usize>> = all.iter().enumerate().map(|(r, v)| self.rows(r, v, steps)).collect();
+        let donors: Vec<Vec<usize>> =
+            all.iter().enumerate().map(|(r, v)| self.rows(r, v, steps)).collect();
         let vectors = |list: &[StepVector], scaled: bool| -> Vec<StepVector> {
             let one = |v: &StepVector| {
                 let kind = graph.ops()[v.op as usize].kind;
-                let factor = if scaled && Axis::over_replicas(kind) { self.collective } else { 1.0 };
+                let factor =
+                    if scaled && Axis::over_replicas(kind) { self.collective } else { 1.0 };
                 let mut values = lanes(&v.values_s, old, steps, &all, &donors);
                 if factor != 1.0 {
                     values.iter_mut().for_each(|x| *x *= factor as f32);
@@ -71,7 +73,9 @@ impl Axis<'_> {
         for (new, d) in fresh.implied.iter_mut().zip(&model.implied) {
             new.lag_s = lanes(&d.lag_s, old, steps, &all, &donors);
         }
-        for (new, t) in fresh.transfers.iter_mut().zip(&model.transfers).filter(|(_, t)| t.by_replica) {
+        for (new, t) in
+            fresh.transfers.iter_mut().zip(&model.transfers).filter(|(_, t)| t.by_replica)
+        {
             let instances = if t.by_instance { t.ops.len() / t.members.len().max(1) } else { 1 };
             let cell = t.rows_s.len() / (instances * old).max(1);
             new.rows_s = (0..instances)
@@ -131,8 +135,7 @@ impl Axis<'_> {
                 out.push(match (replica.own, replica.workers.get(usize::from(signature.stage))) {
                     (Some(own), _) => compute.worker_log[c * old + own],
                     (None, Some(drawn)) => {
-                        self.offset_log[c]
-                            + self.law.effect(drawn, signature.kind, signature.chunk)
+                        self.offset_log[c] + self.law.effect(drawn, signature.kind, signature.chunk)
                     }
                     (None, None) => self.offset_log[c],
                 });

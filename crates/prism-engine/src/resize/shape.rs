@@ -326,7 +326,9 @@ pub(super) fn implied(
             };
             let found = stage.zip(seq).and_then(|(s, q)| shape.graph.find(on.kind, q, s));
             match found.filter(|f| !shape.graph.deps(id).contains(f)) {
-                Some(on) => out.push(ImpliedDependency { op: id.0, on: on.0, lag_s: d.lag_s.clone() }),
+                Some(on) => {
+                    out.push(ImpliedDependency { op: id.0, on: on.0, lag_s: d.lag_s.clone() })
+                }
                 None => lost += 1,
             }
         }

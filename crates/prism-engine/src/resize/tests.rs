@@ -37,7 +37,13 @@ fn named(graph: &StepGraph) -> Named {
     }
 }
 
-fn plan(kind: ScheduleKind, stages: u16, chunks: u16, microbatches: u32, overlap: bool) -> Schedule {
+fn plan(
+    kind: ScheduleKind,
+    stages: u16,
+    chunks: u16,
+    microbatches: u32,
+    overlap: bool,
+) -> Schedule {
     Schedule {
         replicas: 2,
         chunks,
@@ -51,7 +57,9 @@ fn plan(kind: ScheduleKind, stages: u16, chunks: u16, microbatches: u32, overlap
 fn a_resized_schedule_is_the_schedule_at_that_size() {
     use ScheduleKind::{GPipe, InterleavedOneFOneB, OneFOneB};
     let sizes = [(4, 8), (4, 32), (8, 32), (3, 12), (6, 24), (16, 64), (4, 16)];
-    for (kind, chunks) in [(OneFOneB, 1), (GPipe, 1), (InterleavedOneFOneB, 2), (InterleavedOneFOneB, 3)] {
+    for (kind, chunks) in
+        [(OneFOneB, 1), (GPipe, 1), (InterleavedOneFOneB, 2), (InterleavedOneFOneB, 3)]
+    {
         for overlap in [false, true] {
             for from in [(4_u16, 8_u32), (4, 16), (6, 24)] {
                 let old = plan(kind, from.0, chunks, from.1, overlap).graph().unwrap();
@@ -61,7 +69,11 @@ fn a_resized_schedule_is_the_schedule_at_that_size() {
                     let wanted = plan(kind, to.0, chunks, to.1, overlap).graph().unwrap();
                     let (got, wanted) = (named(&new.graph), named(&wanted));
                     for (key, op) in &wanted.ops {
-                        assert_eq!(got.ops.get(key), Some(op), "{kind:?} {chunks} {from:?} {to:?} {key:?}");
+                        assert_eq!(
+                            got.ops.get(key),
+                            Some(op),
+                            "{kind:?} {chunks} {from:?} {to:?} {key:?}"
+                        );
                     }
                     assert_eq!(got, wanted, "{kind:?} {chunks} {overlap} {from:?} to {to:?}");
                 }
