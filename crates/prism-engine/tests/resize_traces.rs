@@ -43,7 +43,8 @@ fn moments(values: &[f64]) -> (f64, f64) {
 #[test]
 fn two_replicas_predict_four() {
     let Some(replayed) = trace() else { return };
-    let recorded = recorded_step_times(&replayed.graph, &replayed.observed);
+    let mut recorded = recorded_step_times(&replayed.graph, &replayed.observed);
+    recorded.sort_by(f64::total_cmp);
     let (mean, sd) = moments(&recorded);
     for (a, b) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
         let selection = Selection { replicas: vec![a, b], ..Selection::all(&replayed) };

@@ -300,9 +300,12 @@ impl Seen {
         let passes = schedule.passes(stage).ok()?;
         let none = BTreeSet::new();
         let seen = self.deps.get(&stage).unwrap_or(&none);
-        (0..16_u32)
+        let found = (0..16_u32)
             .map(|bits| [0, 1, 2, 3].map(|i| bits >> i & 1 == 1))
-            .find(|&beside| stage_rules(schedule, stage, &passes, beside).deps == *seen)
+            .find(|&beside| stage_rules(schedule, stage, &passes, beside).deps == *seen)?;
+        // Kinds that the stage does not have: the reference rules, where a new stage has them.
+        let absent = KINDS.map(|kind| !has(schedule, stage, kind));
+        Some([0, 1, 2, 3].map(|i| found[i] || absent[i]))
     }
 }
 
