@@ -49,7 +49,9 @@ impl Levels {
         }
         let mut shared = Vec::new();
         for (lanes, size) in replica.iter_mut().zip(sizes) {
-            lanes.iter_mut().for_each(|v| *v /= size);
+            for v in lanes.iter_mut() {
+                *v /= size;
+            }
             let mean = |t: usize| {
                 (0..replicas).map(|r| lanes[r * steps + t]).sum::<f64>() / replicas as f64
             };

@@ -35,10 +35,7 @@ pub(super) fn reshape(
     let (compute, like) = compute(model, shape, split, seed)?;
     let (implied, _) = implied(graph, shape, &model.implied);
     let vectors = |recorded: &[StepVector], scaled: bool| -> Vec<StepVector> {
-        let mut by_op = BTreeMap::new();
-        recorded.iter().for_each(|v| {
-            by_op.insert(v.op, v);
-        });
+        let by_op: BTreeMap<u32, &StepVector> = recorded.iter().map(|v| (v.op, v)).collect();
         let new = shape.graph.iter().filter_map(|(id, op)| {
             let old = by_op.get(&shape.template[id.0 as usize].0)?;
             let factor = if scaled { split.step_level(op.kind, op.seq, op.stage) } else { 1.0 };
@@ -96,7 +93,7 @@ fn compute(
         signatures_out.push(ComputeSignature {
             signature,
             ops,
-            base_log_s: old.signatures[c].base_log_s + split.compute_log(&signature, c),
+            base_log_s: old.signatures[c].base_log_s + split.compute_log(signature),
             ..old.signatures[c].clone()
         });
         if !old.position_log.is_empty() {

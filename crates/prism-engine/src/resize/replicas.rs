@@ -60,7 +60,9 @@ impl Axis<'_> {
                     if scaled && Axis::over_replicas(kind) { self.collective } else { 1.0 };
                 let mut values = lanes(&v.values_s, old, steps, &all, &donors);
                 if factor != 1.0 {
-                    values.iter_mut().for_each(|x| *x *= factor as f32);
+                    for x in &mut values {
+                        *x *= factor as f32;
+                    }
                 }
                 StepVector { op: v.op, values_s: values }
             };

@@ -61,7 +61,7 @@ impl Map {
     }
 
     /// The new microbatch at the recorded distance from the nearer end of the step.
-    fn from_end(&self, recorded: u32) -> Option<u32> {
+    fn as_far_from_end(&self, recorded: u32) -> Option<u32> {
         let (old, now) = self.microbatches;
         if recorded < old / 2 {
             return (recorded < now).then_some(recorded);
@@ -230,7 +230,9 @@ impl Building<'_> {
                 if !in_pipeline(other.kind) {
                     let stage = self.map.stage_of(other.stage, near);
                     let found = stage.and_then(|s| builder.find(other.kind, other.seq, s));
-                    found.into_iter().for_each(|b| builder.dep(b, after));
+                    if let Some(before) = found {
+                        builder.dep(before, after);
+                    }
                 }
             }
         }
@@ -240,7 +242,9 @@ impl Building<'_> {
                 let op = &self.graph.ops()[before.0 as usize];
                 let place = self.map.stage_of(op.stage, near).zip(self.seq_from_end(op));
                 let found = place.and_then(|(stage, seq)| builder.find(op.kind, seq, stage));
-                found.into_iter().for_each(|b| builder.dep(b, other.new));
+                if let Some(before) = found {
+                    builder.dep(before, other.new);
+                }
             }
         }
         Ok(())
@@ -256,7 +260,7 @@ impl Building<'_> {
     fn seq_from_end(&self, op: &Op) -> Option<u32> {
         let Some(direction) = op.kind.direction() else { return Some(op.seq) };
         let (chunk, microbatch) = self.old_passes.pass(direction, op.seq)?;
-        self.new_passes.seq(direction, chunk, self.map.from_end(microbatch)?)
+        self.new_passes.seq(direction, chunk, self.map.as_far_from_end(microbatch)?)
     }
 
     /// The recorded operation that a new one of the pipeline is like.
@@ -290,9 +294,9 @@ impl Building<'_> {
                     builder.group(all, group.sync);
                 }
             } else {
-                all.into_iter().for_each(|one| {
+                for one in all {
                     builder.group(vec![one], group.sync);
-                });
+                }
             }
         }
     }
@@ -320,14 +324,14 @@ pub(super) fn implied(
             let seq = if inner {
                 (i64::from(op.seq) + i64::from(on.seq) - i64::from(old.seq)).try_into().ok()
             } else if in_pipeline(on.kind) {
-                shape.map.from_end(on.seq)
+                shape.map.as_far_from_end(on.seq)
             } else {
                 Some(on.seq)
             };
             let found = stage.zip(seq).and_then(|(s, q)| shape.graph.find(on.kind, q, s));
             match found.filter(|f| !shape.graph.deps(id).contains(f)) {
                 Some(on) => {
-                    out.push(ImpliedDependency { op: id.0, on: on.0, lag_s: d.lag_s.clone() })
+                    out.push(ImpliedDependency { op: id.0, on: on.0, lag_s: d.lag_s.clone() });
                 }
                 None => lost += 1,
             }

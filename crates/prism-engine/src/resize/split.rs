@@ -14,6 +14,9 @@ use super::shape::Map;
 /// Least share of a middle stage that an end is left with.
 const LEAST: f64 = 0.05;
 
+/// Seconds by (chunk, stage).
+type Times = BTreeMap<(i16, u16), f64>;
+
 /// Factors on what was recorded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Split {
@@ -44,7 +47,7 @@ impl Split {
         map: &Map,
     ) -> Split {
         let mut out = Split::default();
-        let mut by_kind: BTreeMap<OpKind, BTreeMap<(i16, u16), f64>> = BTreeMap::new();
+        let mut by_kind: BTreeMap<OpKind, Times> = BTreeMap::new();
         for (s, centre) in model.compute.signatures.iter().zip(centre_log) {
             let key = (s.signature.chunk, s.signature.stage);
             by_kind.entry(s.signature.kind).or_default().insert(key, centre.exp());
@@ -59,7 +62,7 @@ impl Split {
         }
         out.step_levels(graph, model, map);
         // A signature's base is the mean over replicas; its level may leave out slow ones.
-        for ((signature, log), _) in out.compute_log.iter_mut().zip(0..) {
+        for (signature, log) in &mut out.compute_log {
             let recorded = Signature { stage: map.stage(signature.stage), ..*signature };
             let of = |s: &prism_model::ComputeSignature| s.signature == recorded;
             if let Some(c) = model.compute.signatures.iter().position(of) {
@@ -70,7 +73,7 @@ impl Split {
     }
 
     fn step_levels(&mut self, graph: &StepGraph, model: &DurationModel, map: &Map) {
-        let mut by_name: BTreeMap<(OpKind, u32, i16), BTreeMap<(i16, u16), f64>> = BTreeMap::new();
+        let mut by_name: BTreeMap<(OpKind, u32, i16), Times> = BTreeMap::new();
         for v in &model.step_work {
             let op = &graph.ops()[v.op as usize];
             if BY_PARAMETERS.contains(&op.kind) {
@@ -91,9 +94,9 @@ impl Split {
         }
     }
 
-    /// Added to the base of a signature whose recorded one is `c`.
-    pub(super) fn compute_log(&self, signature: &Signature, _c: usize) -> f64 {
-        self.compute_log.get(signature).copied().unwrap_or(0.0)
+    /// Added to the base of a recorded signature for a new one.
+    pub(super) fn compute_log(&self, signature: Signature) -> f64 {
+        self.compute_log.get(&signature).copied().unwrap_or(0.0)
     }
 
     /// Factor on step-level work.
@@ -109,7 +112,7 @@ fn mean(v: &StepVector) -> f64 {
 
 /// Times by (chunk, stage) on another number of stages. The first part holds the embedding, the last
 /// the loss; the others are alike.
-fn divide(times: &BTreeMap<(i16, u16), f64>, map: &Map) -> BTreeMap<(i16, u16), f64> {
+fn divide(times: &Times, map: &Map) -> Times {
     let (old, new) = map.stages;
     let chunks: Vec<i16> = {
         let mut all: Vec<i16> = times.keys().map(|k| k.0).collect();

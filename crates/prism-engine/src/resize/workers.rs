@@ -18,7 +18,7 @@ const OUTLIER_SDS: f64 = 5.0;
 const OUTLIER_LEAST: f64 = 0.05;
 
 /// Share of workers that are outliers where nothing is known: 0.5 % of machines are about 10 % slow
-/// (MegaScale, arXiv 2402.15627),
+/// (arXiv 2402.15627),
 const PRIOR_SHARE: f64 = 0.005;
 /// and how many observed workers that is worth.
 const PRIOR_WORKERS: f64 = 50.0;
@@ -212,7 +212,7 @@ fn outlying(model: &DurationModel, lanes: &[Vec<f64>]) -> Vec<Vec<bool>> {
     spreads.sort_by(f64::total_cmp);
     let usual = spreads.get(spreads.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
     let limit = (OUTLIER_SDS * usual).max(OUTLIER_LEAST);
-    let mut far: Vec<Vec<bool>> = lanes
+    let far: Vec<Vec<bool>> = lanes
         .iter()
         .map(|lane| {
             let mut sorted = lane.clone();
@@ -222,16 +222,10 @@ fn outlying(model: &DurationModel, lanes: &[Vec<f64>]) -> Vec<Vec<bool>> {
         })
         .collect();
     let stage = |c: usize| model.compute.signatures[c].signature.stage;
-    for r in 0..replicas {
-        for c in 0..lanes.len() {
-            if far[c][r] {
-                for other in (0..lanes.len()).filter(|&o| stage(o) == stage(c)) {
-                    far[other][r] = true;
-                }
-            }
-        }
-    }
-    far
+    let worker = |c: usize, r: usize| {
+        far.iter().enumerate().any(|(other, lane)| stage(other) == stage(c) && lane[r])
+    };
+    (0..lanes.len()).map(|c| (0..replicas).map(|r| worker(c, r)).collect()).collect()
 }
 
 /// Variance that steps and microbatches leave in a worker's estimated effect.
