@@ -80,10 +80,10 @@ fn report(name: &str, predicted: [f64; 4], truth: [f64; 4], quiet: f64) -> [f64;
 fn more_replicas() {
     for known in [4, 8] {
         let mut all = [0.0; 4];
-        let n = 4;
+        let n = 3;
         for seed in 1..=n {
             let spec = job(32, 4, 8, 60, seed);
-            let wide = statistics(truth(&spec, 12));
+            let wide = statistics(truth(&spec, 6));
             let trained = fit(&spec, known);
             let target = Target { dp: Some(32), ..Target::default() };
             let predicted: Vec<f64> = (0..8)
@@ -110,7 +110,7 @@ fn more_replicas() {
             check(&[errors], 0.4);
             all.iter_mut().zip(errors).for_each(|(a, e)| *a += e / n as f64);
         }
-        check(&[all], 0.2);
+        check(&[all], 0.225);
     }
 }
 
@@ -124,7 +124,7 @@ fn shape_error(from: (u16, u32), to: (u16, u32), seed: u64) -> [f64; 4] {
     large.durations.forward_s = durations.forward_s * scale;
     large.durations.backward_s = durations.backward_s * scale;
     large.durations.optimizer_s = durations.optimizer_s * scale;
-    let wide = statistics(truth(&large, 12));
+    let wide = statistics(truth(&large, 6));
     let trained = fit(&small, 8);
     let target = Target { pp: Some(to.0), microbatches: Some(to.1), dp: None };
     let predicted: Vec<f64> = (0..8)
@@ -155,8 +155,8 @@ fn more_stages() {
 
 /// Errors of mean and median below `limit` s.d., of p95 below 1.5 times that, spread within 20 %.
 ///
-/// The mean of 60 recorded steps has a standard error of 0.13 s.d.: 0.4 is three of those, 0.2 three
-/// of four recordings' mean.
+/// The mean of 60 recorded steps has a standard error of 0.13 s.d.: 0.4 is three of those, 0.225 three
+/// of three recordings' mean.
 fn check(errors: &[[f64; 4]], limit: f64) {
     for [mean, p50, p95, sd] in errors {
         assert!(mean.abs() < limit && p50.abs() < limit, "{errors:?}");
