@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use prism_engine::predict::Draws;
+use prism_engine::resize::Target;
 
 use super::TraceArgs;
 use super::values::{Guarantee, Requirement, probability, quantile, repetitions, samples, share};
@@ -18,7 +19,8 @@ use super::values::{Guarantee, Requirement, probability, quantile, repetitions, 
   prism predict trace.parquet
   prism predict profile.json --precision 0.1% --json
   prism predict trace.parquet --require 'p95<8s' --guarantee q=0.95,conf=0.95
-  prism predict profile.json --over clusters -o samples.parquet")]
+  prism predict profile.json --over clusters -o samples.parquet
+  prism predict profile.json --dp 512 --pp 8 --microbatches 64")]
 pub(crate) struct PredictArgs {
     /// Trace or profile; `-` for standard input
     #[arg(value_name = "INPUT")]
@@ -78,6 +80,8 @@ pub(crate) struct PredictArgs {
     /// Instruction set; results do not depend on it
     #[arg(long, value_enum, default_value_t = IsaArg::Auto, value_name = "ISA")]
     pub(crate) isa: IsaArg,
+    #[command(flatten)]
+    pub(crate) resize: ResizeArgs,
 }
 
 impl PredictArgs {
@@ -95,6 +99,41 @@ impl PredictArgs {
             ModelArg::Effects => 100,
             ModelArg::Iid => 0,
         })
+    }
+}
+
+/// The job at another size than the recorded one.
+///
+/// Answered are up to 128 times the recorded replicas, a quarter to 4 times the stages, and an eighth
+/// to 8 times the microbatches.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Another size than the recorded one")]
+pub(crate) struct ResizeArgs {
+    /// Data-parallel replicas, up to 128 times the recorded ones
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub(crate) dp: Option<u32>,
+    /// Pipeline stages, a quarter to 4 times the recorded ones
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "N")]
+    pub(crate) pp: Option<u16>,
+    /// Microbatches per replica and step, an eighth to 8 times the recorded ones
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub(crate) microbatches: Option<u32>,
+    /// Draw all workers anew; without it the recorded replicas stay what they are
+    #[arg(long)]
+    pub(crate) fresh_cluster: bool,
+    /// Answer beyond the stated range too, with a warning
+    #[arg(long)]
+    pub(crate) extrapolate: bool,
+}
+
+impl ResizeArgs {
+    /// Whether the job is another one than the recorded one.
+    pub(crate) fn given(&self) -> bool {
+        self.fresh_cluster || !self.target().is_empty()
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        Target { dp: self.dp, pp: self.pp, microbatches: self.microbatches }
     }
 }
 
