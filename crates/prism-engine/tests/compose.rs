@@ -196,7 +196,7 @@ fn the_slowest_replicas_of_a_known_fleet_are_enough() {
     };
     let worst = |r: usize| factors.iter().map(|row| f64::from(row[r])).fold(0.0, f64::max);
     let pilot: Vec<f64> = (0..replicas).map(worst).collect();
-    let run = RunOptions { samples: 2048, ..RunOptions::default() };
+    let run = RunOptions { samples: 4096, ..RunOptions::default() };
     for output in ["replica", "step"] {
         let build = |members: &[usize]| pipeline(&chosen(members)).compile();
         let fleet = TapeFleet::new(pilot.clone(), output, run, build);
