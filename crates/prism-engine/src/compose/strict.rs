@@ -187,6 +187,8 @@ fn compose(
     let step = options.resolution * total / count as f64;
     let mut diagnostics = Diagnostics::new(Method::LogHistogram);
     diagnostics.members = members;
+    // Where each temporal law's maximum lies: the same for every rounding.
+    let mut ranges: Vec<(&Law, (f64, f64))> = Vec::new();
     let mut curve = |rounding| -> Result<QuantileCurve> {
         let histogram = fleet(rounding);
         let mut maxima: Vec<(&Law, LayerMaximum)> = Vec::new();
@@ -194,7 +196,13 @@ fn compose(
         for layer in layers.iter().filter(|l| l.count > 0) {
             let known = maxima.iter().position(|m| *m.0 == layer.temporal);
             let at = known.unwrap_or_else(|| {
-                maxima.push((&layer.temporal, LayerMaximum::new(&histogram, &layer.temporal)));
+                let law = &layer.temporal;
+                let range = ranges.iter().find(|r| r.0 == law).map(|r| r.1);
+                let range = range.unwrap_or_else(|| {
+                    ranges.push((law, LayerMaximum::range(&histogram, law)));
+                    ranges[ranges.len() - 1].1
+                });
+                maxima.push((law, LayerMaximum::new(&histogram, law, range)));
                 maxima.len() - 1
             });
             parts.push((maxima[at].1.lattice(layer.mean, step, rounding)?, layer.count));
