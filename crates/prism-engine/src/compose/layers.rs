@@ -1,7 +1,7 @@
 //! The slowest of a fleet in one layer, on a logarithmic histogram.
 //!
 //! GPU n takes m·fₙ·x, x random and fₙ its persistent factor, so P(all done by m·e^u) =
-//! exp Σₙ φ(u − ln fₙ) with φ(u) = ln F_x(e^u). With the ln fₙ counted in bins this is a correlation
+//! exp Σₙ φ(u − ln fₙ) with φ(u) = ln `F_x(e^u)`. With the ln fₙ counted in bins this is a correlation
 //! of two arrays, whatever the number of GPUs.
 
 use prism_stats::{Distribution, Lattice, Law, Rounding};

@@ -77,7 +77,7 @@ pub fn strict_fsdp(
     let logs: Vec<f64> = factors.iter().map(|f| f.ln()).collect();
     let entries = logs.iter().map(|&x| (x, 1.0));
     let fleet = |rounding| LogHistogram::new(entries.clone(), options.resolution, rounding);
-    compose(&fleet, factors.len() as u64, layers, options)
+    compose(&fleet, factors.len() as u64, layers, *options)
 }
 
 /// Laws of a step over fleets that one might be given.
@@ -143,7 +143,7 @@ pub fn strict_fsdp_any_fleet(
                 let placed = entries.iter().map(|&(x, c, bin)| (x + bin * shift * width, c));
                 LogHistogram::new(placed, width, rounding)
             };
-            compose(&fleet, members, layers, options)
+            compose(&fleet, members, layers, *options)
         })
         .collect::<Result<Vec<_>>>()?;
     let parts: Vec<_> = laws.iter().map(|law| (1.0, law.clone())).collect();
@@ -177,7 +177,7 @@ fn compose(
     fleet: &dyn Fn(Rounding) -> LogHistogram,
     members: u64,
     layers: &[LayerClass],
-    options: &StrictOptions,
+    options: StrictOptions,
 ) -> Result<Composed> {
     let count: u64 = layers.iter().map(|l| l.count).sum();
     ComposeError::check(count > 0, "number of layers", 0.0, "positive")?;
