@@ -28,6 +28,8 @@ pub struct Variability {
     pub burst_probability: f64,
     /// Factor on communication in such a step.
     pub burst_factor: f64,
+    /// S.d. of a step's fixed overhead (data loader, host, logging), seconds.
+    pub overhead_sd_s: f64,
     /// Load of the busiest expert-parallel rank over the mean, less 1, as a s.d. over microbatches.
     pub expert_imbalance_sd: f64,
     /// Amplitude of the daily swing of all compute, a share (0.01 is ±1 %).

@@ -17,7 +17,8 @@ const NORMAL_UP_TO: f64 = 0.1;
 /// Persistent factor of a cell: the slowest of its GPUs.
 ///
 /// One GPU is Normal(1, s) (log-normal of the same mean and s.d. of the log from s = 0.1 on); a node is a
-/// laggard with some probability, and then all its GPUs are slower by a factor.
+/// laggard with some probability, and then all its GPUs are slower by a factor. A GPU that is slow is slow
+/// in arithmetic and in memory: the two spreads add up by their shares of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CellLaw {
     sd: f64,
@@ -37,7 +38,7 @@ impl CellLaw {
             }
         }
         let all = (compute + memory).max(f64::MIN_POSITIVE);
-        let sd = (v.gpu_compute_sd * compute / all).hypot(v.gpu_memory_sd * memory / all);
+        let sd = (v.gpu_compute_sd * compute + v.gpu_memory_sd * memory) / all;
         let gpus = f64::from(job.plan.tensor_parallel) * f64::from(job.plan.context_parallel);
         let nodes = (gpus / f64::from(job.cluster.gpus_per_node.max(1))).ceil();
         let laggard = if v.laggards.factor > 1.0 {
@@ -125,6 +126,8 @@ pub(crate) struct Temporal {
     pub transfer_sd: f64,
     /// A step's communication.
     pub congestion_sd: f64,
+    /// A step's fixed overhead, seconds.
+    pub overhead_sd_s: f64,
     /// Probability and factor of a burst of congestion.
     pub burst: (f64, f64),
     /// Probability and factor of a hang of one operation.
@@ -148,6 +151,7 @@ impl Temporal {
             residual_mean: 1.0 + spread * half_normal,
             transfer_sd: v.transfer_sd,
             congestion_sd: v.congestion_sd,
+            overhead_sd_s: v.overhead_sd_s,
             burst: (v.burst_probability, v.burst_factor),
             hang: (v.hang.probability, v.hang.factor),
         }
@@ -162,13 +166,15 @@ impl Temporal {
             self.residual_sd,
             self.transfer_sd,
             self.congestion_sd,
+            self.overhead_sd_s,
         ];
         sds.iter().all(|s| *s == 0.0) && self.burst.0 == 0.0 && self.hang.0 == 0.0
     }
 
-    /// Whether something that all replicas share varies.
-    pub(crate) fn shares(&self) -> bool {
-        self.step_sd > 0.0 || self.congestion_sd > 0.0 || self.burst.0 > 0.0
+    /// Whether all replicas share more than a factor on the whole step.
+    pub(crate) fn shares_more(&self, replicas: u32) -> bool {
+        let collectives = replicas > 1 && self.transfer_sd > 0.0;
+        collectives || self.congestion_sd > 0.0 || self.burst.0 > 0.0 || self.overhead_sd_s > 0.0
     }
 }
 
@@ -210,6 +216,12 @@ fn length_sd(job: &Job, costs: &StepCosts) -> f64 {
 /// Table of a log-normal factor of mean 1.
 pub(crate) fn factor_table(sd: f64) -> Result<QuantileTable, PlannedError> {
     let law = Law::log_normal(-0.5 * sd * sd, sd)?;
+    Ok(QuantileTable::from_quantiles(|p| law.quantile(p), |q| law.quantile_upper(q))?)
+}
+
+/// Table of a normal deviation.
+pub(crate) fn normal_table(sd: f64) -> Result<QuantileTable, PlannedError> {
+    let law = Law::normal(0.0, sd)?;
     Ok(QuantileTable::from_quantiles(|p| law.quantile(p), |q| law.quantile_upper(q))?)
 }
 
@@ -274,4 +286,81 @@ pub(crate) fn residual_table(temporal: &Temporal) -> Result<QuantileTable, Plann
     };
     let jump = (p > 1e-9 && p < 0.5).then_some(p);
     Ok(QuantileTable::with_jumps(|u| upper(1.0 - u), upper, Jumps { lower: None, upper: jump })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(sd: f64, gpus: f64, laggard: f64, factor: f64) -> CellLaw {
+        CellLaw { sd, gpus, laggard, factor }
+    }
+
+    /// Mean of a law given by its upper quantiles.
+    fn mean(upper: impl Fn(f64) -> f64) -> f64 {
+        let n = 20_000;
+        (0..n).map(|i| upper((f64::from(i) + 0.5) / f64::from(n))).sum::<f64>() / f64::from(n)
+    }
+
+    #[test]
+    fn a_cell_is_as_slow_as_the_slowest_of_its_gpus() {
+        // E max of 8 normals: 1.42360 s.d.
+        let law = cell(0.02, 8.0, 0.0, 1.0);
+        assert!((mean(|q| law.upper(q)) - (1.0 + 0.02 * 1.423_600_3)).abs() < 1e-5);
+        for q in [0.9, 0.5, 1e-3, 1e-9] {
+            assert!((law.above(law.upper(q)) / q - 1.0).abs() < 1e-6, "{q}");
+        }
+    }
+
+    #[test]
+    fn laggards_are_a_second_mode() {
+        let law = cell(0.003, 1.0, 0.01, 1.1);
+        assert!((law.above(1.05) - 0.01).abs() < 1e-9);
+        assert!((mean(|q| law.upper(q)) - (0.99 + 0.01 * 1.1)).abs() < 2e-5);
+        let table = law.table().unwrap();
+        let accuracy = table.accuracy(|x| 1.0 - law.above(x));
+        assert!((accuracy.mean - 1.001).abs() < 1e-4, "{accuracy:?}");
+    }
+
+    #[test]
+    fn factors_have_mean_one_and_their_spread() {
+        let log_sd = |table: &QuantileTable| {
+            let at = |i: u32| f64::from(table.value(i.wrapping_mul(0x9E37_79B9))).ln();
+            let n = 1 << 16;
+            let mean = (0..n).map(at).sum::<f64>() / f64::from(n);
+            let moment = |k: i32| {
+                (0..n).map(|i| (at(i) - mean).powi(k)).sum::<f64>() / f64::from(n)
+            };
+            (moment(2).sqrt(), moment(3) / moment(2).powf(1.5))
+        };
+        for (sd, skew) in [(0.01, 0.0), (0.2, 1.0), (0.1, -0.5)] {
+            let table = skewed_table(sd, skew).unwrap();
+            assert!((table.accuracy(|_| 0.5).mean - 1.0).abs() < 2e-4, "{sd} {skew}");
+            let (got, skewness) = log_sd(&table);
+            assert!((got / sd - 1.0).abs() < 0.01, "{sd}: {got}");
+            assert!((skewness - skew).abs() < 0.05, "{skew}: {skewness}");
+        }
+    }
+
+    #[test]
+    fn hangs_keep_their_probability_and_factor() {
+        let temporal = Temporal {
+            step_sd: 0.0,
+            step_worker_sd: 0.0,
+            microbatch_sd: 0.0,
+            microbatch_skew: 0.0,
+            residual_sd: 0.01,
+            residual_mean: 1.0,
+            transfer_sd: 0.0,
+            congestion_sd: 0.0,
+            overhead_sd_s: 0.0,
+            burst: (0.0, 1.0),
+            hang: (1e-3, 11.0),
+        };
+        let table = residual_table(&temporal).unwrap();
+        let n = 1_u32 << 22;
+        let hung = (0..n).filter(|i| table.value(i.wrapping_mul(0x9E37_79B9)) > 5.0).count();
+        // Binomial: s.d. 65 of 4,194; the words are stratified, so that it is smaller.
+        assert!((hung as f64 / (f64::from(n) * 1e-3) - 1.0).abs() < 0.05, "{hung}");
+    }
 }

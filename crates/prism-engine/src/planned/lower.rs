@@ -6,10 +6,10 @@
 //! replicas once for all.
 
 use prism_graph::{GroupId, OpId, PlannedStep, ReplicaSync};
-use prism_model::KernelClass;
+use prism_model::{KernelClass, OpKind};
 
 use super::PlannedError;
-use super::laws::{CellLaw, Temporal, factor_table, residual_table, skewed_table};
+use super::laws::{CellLaw, Temporal, factor_table, normal_table, residual_table, skewed_table};
 use crate::predict::{Durations, LowerOptions, Probes, entity, walk};
 use crate::sample::{Index, Key, Offset, PoolId, Program, QuantileTable, Scope, TableId, Value};
 
@@ -58,6 +58,7 @@ struct Tables {
     residual_mean: f32,
     transfer: Option<TableId>,
     congestion: Option<TableId>,
+    overhead: Option<TableId>,
     burst: Option<TableId>,
 }
 
@@ -105,6 +106,7 @@ impl<'a> Lowered<'a> {
             residual_mean: t.residual_mean as f32,
             transfer: table(t.transfer_sd > 0.0, factor_table(t.transfer_sd))?,
             congestion: table(shared && t.congestion_sd > 0.0, factor_table(t.congestion_sd))?,
+            overhead: table(shared && t.overhead_sd_s > 0.0, normal_table(t.overhead_sd_s))?,
             burst: table(shared && t.burst.0 > 0.0, Ok(QuantileTable::uniform()))?,
         };
         Ok(Lowered {
@@ -287,7 +289,12 @@ impl Durations for Lowered<'_> {
                 self.program.add(start, work)
             }
             _ => {
-                let work = self.program.constant(self.step.work_s[op.0 as usize] as f32);
+                let mut work = self.program.constant(self.step.work_s[op.0 as usize] as f32);
+                if let Some(table) = self.tables.overhead.filter(|_| kind == OpKind::Optimizer) {
+                    // The fixed overhead is part of the optimizer's time, the same everywhere.
+                    let draw = self.program.draw(table, Key::new("overhead"), Scope::Shared);
+                    work = self.program.add(work, draw);
+                }
                 self.program.add(start, work)
             }
         }

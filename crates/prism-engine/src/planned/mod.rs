@@ -2,6 +2,7 @@
 
 mod error;
 mod fit;
+mod fit_job;
 mod fleet;
 mod fsdp;
 mod laws;
@@ -9,6 +10,7 @@ mod lower;
 mod predict;
 
 pub use error::PlannedError;
+pub use fit_job::{Core, JobFit, LoggedJob, core_of, fit_job};
 pub use fit::{
     ClusterFit, CollectivePoint, Field, FittedParameter, Identified, StepPoint, fit_cluster,
 };

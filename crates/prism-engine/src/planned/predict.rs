@@ -299,8 +299,7 @@ impl<'a> Pipeline<'a> {
     /// a factor on the whole step.
     fn shared(&self) -> Result<Shared, PlannedError> {
         let t = &self.temporal;
-        let communication = t.congestion_sd > 0.0 || t.burst.0 > 0.0 || t.transfer_sd > 0.0;
-        if !communication || !(t.shares() || self.replicas > 1) {
+        if !t.shares_more(self.replicas) {
             return Ok(Shared { step_sd: t.step_sd, around_s: Vec::new(), quiet_s: 0.0 });
         }
         let samples = self.samples.clamp(1 << 13, 1 << 16);

@@ -11,26 +11,26 @@ use prism_job::{
 
 /// A measured row.
 #[derive(Clone, Debug)]
-pub struct Row {
-    pub name: String,
-    pub job: Job,
-    pub seconds: f64,
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) job: Job,
+    pub(crate) seconds: f64,
 }
 
 impl Row {
-    pub fn point(&self, weight: f64) -> StepPoint {
+    pub(crate) fn point(&self, weight: f64) -> StepPoint {
         StepPoint { job: self.job.clone(), seconds: self.seconds, weight }
     }
 }
 
-pub struct Shape {
-    pub t: u32,
-    pub p: u32,
-    pub v: u32,
-    pub d: u32,
-    pub seq: u32,
-    pub global: u32,
-    pub micro: u32,
+pub(crate) struct Shape {
+    pub(crate) t: u32,
+    pub(crate) p: u32,
+    pub(crate) v: u32,
+    pub(crate) d: u32,
+    pub(crate) seq: u32,
+    pub(crate) global: u32,
+    pub(crate) micro: u32,
 }
 
 fn no_overlap() -> Overlap {
@@ -77,7 +77,7 @@ fn job(name: &str, model: prism_job::Model, shape: &Shape, cluster: Cluster) -> 
 
 /// Korthikanti et al. 2022 (arXiv 2205.05198), tables 3 and 5: seconds of an iteration with full
 /// recomputation, and with sequence parallelism and selective recomputation; sequence 2,048.
-pub fn korthikanti() -> Vec<Row> {
+pub(crate) fn korthikanti() -> Vec<Row> {
     let sizes = [
         ("megatron-22b", 4, 4, 1, 1, 1.42, 1.10),
         ("megatron-175b", 64, 1, 8, 3, 18.13, 13.75),
@@ -104,7 +104,7 @@ pub fn korthikanti() -> Vec<Row> {
 }
 
 /// Where the measured data are; none where they are missing.
-pub fn data(path: &str) -> Option<PathBuf> {
+pub(crate) fn data(path: &str) -> Option<PathBuf> {
     let root = std::env::var_os("PRISM_DATA").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
         PathBuf::from,
@@ -122,7 +122,7 @@ pub fn data(path: &str) -> Option<PathBuf> {
 /// Assumed, as the file does not say: no recomputation, input-gradient reductions beside the weight
 /// gradients (Megatron's default), no overlap of the gradient all-reduce, a vocabulary of 50,257 that is
 /// padded to a multiple of 128 a rank under tensor parallelism and not padded without it.
-pub fn vtrain() -> Option<Vec<Row>> {
+pub(crate) fn vtrain() -> Option<Vec<Row>> {
     let text = std::fs::read_to_string(data("vtrain/ground_truth_single.csv")?).unwrap();
     let rows = text.lines().skip(1).map(|line| {
         let f: Vec<f64> = line.split(',').map(|x| x.trim().parse().unwrap()).collect();
@@ -151,13 +151,13 @@ pub fn vtrain() -> Option<Vec<Row>> {
 }
 
 /// Every fifth row, more or less, by a hash of its place.
-pub fn is_fitted(row: usize) -> bool {
+pub(crate) fn is_fitted(row: usize) -> bool {
     let hash = (row as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 & 0xffff;
     hash < 0xffff / 5 - 300
 }
 
 /// All-reduces over 8 A100 of the same study, sizes a factor of 1.5 apart.
-pub fn all_reduces(weight: f64) -> Option<Vec<CollectivePoint>> {
+pub(crate) fn all_reduces(weight: f64) -> Option<Vec<CollectivePoint>> {
     let text = std::fs::read_to_string(data("vtrain/AR_GPU8_1M_1024M_LUT")?).unwrap();
     let mut cluster = presets::cluster("a100-dgx").unwrap();
     cluster.gpu = presets::gpu("A100-SXM-40GB").unwrap().gpu;
@@ -183,7 +183,7 @@ pub fn all_reduces(weight: f64) -> Option<Vec<CollectivePoint>> {
 
 /// GPT-3 175B of `MLPerf` Training on Eos (v3.1, plan of the submitted configurations): median step over
 /// three runs without the first ten steps and those after an evaluation, seconds.
-pub fn mlperf_gpt3() -> Vec<Row> {
+pub(crate) fn mlperf_gpt3() -> Vec<Row> {
     let rows = [
         ("n64", 128, 16, 11.0530),
         ("n96", 128, 24, 11.0762),
@@ -217,7 +217,7 @@ pub fn mlperf_gpt3() -> Vec<Row> {
 /// Llama 3 405B (arXiv 2407.21783, table 4): BF16 TFLOP/s per GPU on 8,192 and 16,384 GPUs and with
 /// context parallelism 16 at sequence 131,072. Virtual chunks are declared here: 8 per stage, one layer
 /// each, the first and the last chunk without one (126 layers). FLOP are counted with causal attention.
-pub fn llama_405b() -> Vec<(Row, f64)> {
+pub(crate) fn llama_405b() -> Vec<(Row, f64)> {
     let rows = [
         ("8192", 8192, 2048, 64, 1, 430.0),
         ("16384", 8192, 2048, 128, 1, 400.0),

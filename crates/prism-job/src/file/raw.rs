@@ -354,6 +354,8 @@ pub(crate) struct RawVariability {
     pub(crate) burst_probability: Option<f64>,
     /// Factor on communication in such a step, at least 1.
     pub(crate) burst_factor: Option<f64>,
+    /// S.d. of a step's fixed overhead, seconds.
+    pub(crate) overhead_sd_s: Option<f64>,
     /// Load of the busiest expert-parallel rank over the mean, less 1, as a s.d. over microbatches.
     pub(crate) expert_imbalance_sd: Option<f64>,
     /// Amplitude of the daily swing of all compute, a share.

@@ -222,6 +222,7 @@ fn variability(out: &mut Writer, v: &Variability) {
     out.float("congestion_sd", v.congestion_sd, "a step's communication");
     out.float("burst_probability", v.burst_probability, "share of steps with congestion");
     out.float("burst_factor", v.burst_factor, "on communication in such a step");
+    out.float("overhead_sd_s", v.overhead_sd_s, "fixed overhead of a step, seconds");
     out.float("expert_imbalance_sd", v.expert_imbalance_sd, "busiest expert-parallel rank");
     out.float("diurnal_amplitude", v.diurnal_amplitude, "daily swing of compute, a share");
     out.section("variability.laggards");

@@ -60,6 +60,7 @@ fn none() -> Variability {
         congestion_sd: 0.0,
         burst_probability: 0.0,
         burst_factor: 1.0,
+        overhead_sd_s: 0.0,
         expert_imbalance_sd: 0.0,
         diurnal_amplitude: 0.0,
         hang: Hang { probability: 0.0, factor: 1.0 },
