@@ -78,10 +78,9 @@ fn composed_replicas_equal_brute_force() {
         let composed = predict_job(&job, &options).unwrap();
         let all = JobOptions { brute_force: true, samples: 1 << 13, ..options };
         let brute = predict_job(&job, &all).unwrap();
-        for (a, b) in [
-            (&composed.over_clusters, &brute.over_clusters),
-            (&composed.steps, &brute.steps),
-        ] {
+        for (a, b) in
+            [(&composed.over_clusters, &brute.over_clusters), (&composed.steps, &brute.steps)]
+        {
             for p in [0.5, 0.95] {
                 let (x, y) = (quantile(a, p), quantile(b, p));
                 let penalty = y - brute.noise_free_s;
@@ -152,9 +151,8 @@ fn fsdp_waits_at_layers() {
     let strict = predict_job(&sharded(256, 0, spread), &options).unwrap();
     let ahead = predict_job(&sharded(256, 1, spread), &options).unwrap();
     assert!(strict.noise_free_s > ahead.noise_free_s, "overlapped gathers are hidden");
-    let penalty = |law: &prism_engine::planned::JobPrediction| {
-        law.steps.mean_s / law.noise_free_s - 1.0
-    };
+    let penalty =
+        |law: &prism_engine::planned::JobPrediction| law.steps.mean_s / law.noise_free_s - 1.0;
     // Strict: every layer waits for the slowest of 256, of 2 % persistent and 5 % fresh spread.
     assert!(penalty(&strict) > 0.05, "{}", penalty(&strict));
     assert!(penalty(&ahead) < penalty(&strict), "{} {}", penalty(&ahead), penalty(&strict));

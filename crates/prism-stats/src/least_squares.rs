@@ -20,7 +20,8 @@ pub struct Estimated {
     pub name: String,
     /// Value.
     pub value: f64,
-    /// Standard error from the curvature of the sum of squares; infinite where the data say nothing.
+    /// Standard error from the curvature of the sum of squares; infinite where the data say nothing,
+    /// NaN where they determine the parameters exactly and leave nothing to judge errors by.
     pub standard_error: f64,
     /// Whether the value lies on one of its bounds.
     pub at_bound: bool,
@@ -221,12 +222,7 @@ fn jacobian(
 }
 
 /// Parameters that may move: not those at a bound that the gradient pushes further out.
-fn free_parameters(
-    at: &[f64],
-    now: &[f64],
-    jacobian: &[Vec<f64>],
-    scales: &[Scale],
-) -> Vec<usize> {
+fn free_parameters(at: &[f64], now: &[f64], jacobian: &[Vec<f64>], scales: &[Scale]) -> Vec<usize> {
     (0..at.len())
         .filter(|&i| {
             let gradient: f64 = jacobian[i].iter().zip(now).map(|(j, r)| j * r).sum();
@@ -243,8 +239,10 @@ fn damped_step(jacobian: &[Vec<f64>], now: &[f64], free: &[usize], damping: f64)
     for i in 0..n {
         normal[i][i] += damping * normal[i][i].max(1e-12);
     }
-    let right: Vec<f64> =
-        free.iter().map(|&i| -jacobian[i].iter().zip(now).map(|(j, r)| j * r).sum::<f64>()).collect();
+    let right: Vec<f64> = free
+        .iter()
+        .map(|&i| -jacobian[i].iter().zip(now).map(|(j, r)| j * r).sum::<f64>())
+        .collect();
     let mut step = vec![0.0; jacobian.len()];
     if let Some(factor) = cholesky(&normal) {
         for (&i, d) in free.iter().zip(solve(&factor, &right)) {
@@ -264,24 +262,15 @@ fn gram(jacobian: &[Vec<f64>], rows: &[usize]) -> Vec<Vec<f64>> {
         .collect()
 }
 
-fn standard_errors(
-    jacobian: &[Vec<f64>],
-    now: &[f64],
-    at: &[f64],
-    scales: &[Scale],
-) -> Vec<f64> {
+fn standard_errors(jacobian: &[Vec<f64>], now: &[f64], at: &[f64], scales: &[Scale]) -> Vec<f64> {
     let inner: Vec<usize> = (0..at.len()).filter(|&i| !scales[i].at_bound(at[i])).collect();
     let mut errors = vec![f64::INFINITY; at.len()];
     let degrees = now.len().saturating_sub(inner.len());
-    if degrees == 0 {
-        return errors;
-    }
-    let variance = sum_of_squares(now) / degrees as f64;
+    let variance = if degrees == 0 { f64::NAN } else { sum_of_squares(now) / degrees as f64 };
     let normal = gram(jacobian, &inner);
     let largest = (0..inner.len()).map(|i| normal[i][i]).fold(0.0, f64::max);
     // Parameters without any influence are left out; the rest must be jointly determined.
-    let felt: Vec<usize> =
-        (0..inner.len()).filter(|&i| normal[i][i] > 1e-14 * largest).collect();
+    let felt: Vec<usize> = (0..inner.len()).filter(|&i| normal[i][i] > 1e-14 * largest).collect();
     let reduced: Vec<Vec<f64>> =
         felt.iter().map(|&i| felt.iter().map(|&j| normal[i][j]).collect()).collect();
     let Some(factor) = cholesky(&reduced) else { return errors };
@@ -361,13 +350,22 @@ mod tests {
 
     #[test]
     fn a_parameter_without_influence_is_not_identified() {
-        let fit = least_squares(
-            &[parameter("a", 1.0, 0.1, 10.0), parameter("b", 1.0, 0.1, 10.0)],
-            |p| (0..5).map(|i| p[0] * f64::from(i) - 2.0 * f64::from(i) + 0.01 * f64::from(i % 2)).collect(),
-        )
-        .unwrap();
+        let fit =
+            least_squares(&[parameter("a", 1.0, 0.1, 10.0), parameter("b", 1.0, 0.1, 10.0)], |p| {
+                (0..5)
+                    .map(|i| p[0] * f64::from(i) - 2.0 * f64::from(i) + 0.01 * f64::from(i % 2))
+                    .collect()
+            })
+            .unwrap();
         assert!(fit.parameters[0].standard_error < 0.01);
         assert!(fit.parameters[1].standard_error.is_infinite());
+    }
+
+    #[test]
+    fn as_many_points_as_parameters_leave_no_error_to_judge() {
+        let fit = least_squares(&[parameter("a", 1.0, 0.1, 10.0)], |p| vec![p[0] - 2.0]).unwrap();
+        assert!((fit.parameters[0].value - 2.0).abs() < 1e-6);
+        assert!(fit.parameters[0].standard_error.is_nan());
     }
 
     #[test]

@@ -216,17 +216,20 @@ impl Composed {
     /// The same law with bounds at least as wide, at every probability, as those of another law that
     /// went into it.
     pub(crate) fn widened_like(&self, other: &Self) -> Result<Self> {
-        let widen = |own: &QuantileCurve, middle: &QuantileCurve, theirs: &QuantileCurve, sign: f64| {
-            let mut places = own.values().iter().zip(self.estimate.values()).zip(
-                middle.values().iter().zip(theirs.values()),
-            );
-            QuantileCurve::from_fn(|_| {
-                places.next().map_or(f64::NAN, |((own, mine), (middle, bound))| {
-                    let width = (own - mine).hypot(bound - middle);
-                    mine + sign * width
+        let widen =
+            |own: &QuantileCurve, middle: &QuantileCurve, theirs: &QuantileCurve, sign: f64| {
+                let mut places = own
+                    .values()
+                    .iter()
+                    .zip(self.estimate.values())
+                    .zip(middle.values().iter().zip(theirs.values()));
+                QuantileCurve::from_fn(|_| {
+                    places.next().map_or(f64::NAN, |((own, mine), (middle, bound))| {
+                        let width = (own - mine).hypot(bound - middle);
+                        mine + sign * width
+                    })
                 })
-            })
-        };
+            };
         let mut law = self.clone();
         law.lower = widen(&self.lower, &other.estimate, &other.lower, -1.0)?;
         law.upper = widen(&self.upper, &other.estimate, &other.upper, 1.0)?;
@@ -234,7 +237,6 @@ impl Composed {
         law.diagnostics.members = other.diagnostics.members;
         Ok(law)
     }
-
 
     /// How the law was obtained.
     pub fn diagnostics(&self) -> &Diagnostics {

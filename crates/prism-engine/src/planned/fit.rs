@@ -94,7 +94,7 @@ impl Field {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Identified {
-    /// Its standard error is below half of it.
+    /// Its standard error is below half of it, or as many points as parameters leave none.
     Yes,
     /// Its standard error is larger than that.
     Weakly,
@@ -111,7 +111,7 @@ pub struct FittedParameter {
     pub name: String,
     /// Value.
     pub value: f64,
-    /// Standard error; none where the points do not determine it.
+    /// Standard error; none where the points do not determine the value, or determine it exactly.
     pub standard_error: Option<f64>,
     /// Least physical value.
     pub low: f64,
@@ -215,13 +215,16 @@ pub fn fit_cluster(
         .map(|(k, (of, field))| {
             let (name, low, high, _, _) = FIELDS[field.0];
             let own = free.iter().position(|&f| f == k).map(|i| &fit.parameters[i]);
-            let error = own.map(|p| p.standard_error).filter(|e| e.is_finite());
+            let error = own.map_or(f64::INFINITY, |p| p.standard_error);
             let at_bound = own.is_some_and(|p| p.at_bound);
-            let identified = match error {
-                Some(e) if e <= 0.5 * values[k] => Identified::Yes,
-                Some(_) => Identified::Weakly,
-                None => Identified::No,
+            let identified = if error.is_infinite() {
+                Identified::No
+            } else if error > 0.5 * values[k] {
+                Identified::Weakly
+            } else {
+                Identified::Yes
             };
+            let error = Some(error).filter(|e| e.is_finite());
             FittedParameter {
                 of: of.clone(),
                 name: name.to_owned(),

@@ -3,9 +3,9 @@
 use prism_job::{Job, Precision};
 use prism_stats::robust::median;
 
+use super::PlannedError;
 use super::fit::{ClusterFit, Field, StepPoint, fit_cluster};
 use super::predict::{JobOptions, predict_job};
-use super::PlannedError;
 
 /// Steps that are left out at the beginning of a run.
 const WARM_UP: usize = 10;
@@ -207,8 +207,7 @@ fn pooled(runs: &[Core]) -> Core {
     let n = runs.len() as f64;
     let average = |of: fn(&Core) -> f64| runs.iter().map(of).sum::<f64>() / n;
     let stalls: usize = runs.iter().map(|r| r.stalls).sum();
-    let weighted: f64 =
-        runs.iter().map(|r| r.stalls as f64 * r.stall_ratio.unwrap_or(0.0)).sum();
+    let weighted: f64 = runs.iter().map(|r| r.stalls as f64 * r.stall_ratio.unwrap_or(0.0)).sum();
     Core {
         steps: runs.iter().map(|r| r.steps).sum(),
         median_s: average(|r| r.median_s),
@@ -236,8 +235,7 @@ fn spreads(cores: &[Core], left: &[f64]) -> (f64, Option<f64>) {
     }
     let [w, wx, wxx, wv, wxv] = sums;
     let determinant = w * wxx - wx * wx;
-    let (mut a2, mut b2) =
-        ((wxx * wv - wx * wxv) / determinant, (w * wxv - wx * wv) / determinant);
+    let (mut a2, mut b2) = ((wxx * wv - wx * wxv) / determinant, (w * wxv - wx * wv) / determinant);
     if !(a2 > 0.0 && determinant > 0.0) {
         (a2, b2) = (0.0, wxv / wxx);
     } else if b2 <= 0.0 {

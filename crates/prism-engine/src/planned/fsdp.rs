@@ -105,17 +105,14 @@ impl Layered<'_> {
         } else {
             (0..count as usize).collect()
         };
-        let mut laws = wanted
-            .iter()
-            .map(|&i| self.on_fleet(&fleets[i].1))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut laws =
+            wanted.iter().map(|&i| self.on_fleet(&fleets[i].1)).collect::<Result<Vec<_>, _>>()?;
         if !self.prefetches() {
             laws.sort_by(|a, b| a.mean().total_cmp(&b.mean()));
         }
         let place = |p: f64| ((laws.len() as f64 - 1.0) * p).round() as usize;
         let (low, middle, high) = (place(0.05), place(0.5), place(0.95));
-        let regimes: Vec<_> =
-            laws.iter().map(|l| (1.0 / laws.len() as f64, l.clone())).collect();
+        let regimes: Vec<_> = laws.iter().map(|l| (1.0 / laws.len() as f64, l.clone())).collect();
         let all = if regimes.len() > 1 { over_regimes(&regimes)? } else { laws[0].clone() };
         let method = self.method();
         let report = |over: &str, law: &Composed| -> JobDistribution {

@@ -104,7 +104,6 @@ impl CellLaw {
             Jumps { lower: None, upper: jump },
         )
     }
-
 }
 
 /// What varies from step to step, as s.d.s of log factors; 0 where there is nothing.
@@ -234,15 +233,13 @@ pub(crate) fn skewed_table(sd: f64, skew: f64) -> Result<QuantileTable, PlannedE
     let shape = log_normal_shape(skew.abs());
     let normal = Law::normal(0.0, 1.0)?;
     let (w, sign) = ((shape * shape).exp(), skew.signum());
-    let standard = move |z: f64| {
-        sign * ((shape * sign * z).exp() - w.sqrt()) / (w * (w - 1.0)).sqrt()
-    };
+    let standard =
+        move |z: f64| sign * ((shape * sign * z).exp() - w.sqrt()) / (w * (w - 1.0)).sqrt();
     let at = |z: f64| (sd * standard(z)).exp();
     let n = 8_192;
-    let mean = (0..n)
-        .map(|i| at(normal.quantile((f64::from(i) + 0.5) / f64::from(n))))
-        .sum::<f64>()
-        / f64::from(n);
+    let mean =
+        (0..n).map(|i| at(normal.quantile((f64::from(i) + 0.5) / f64::from(n)))).sum::<f64>()
+            / f64::from(n);
     Ok(QuantileTable::from_quantiles(
         |p| at(normal.quantile(p)) / mean,
         |q| at(normal.quantile_upper(q)) / mean,
@@ -328,9 +325,8 @@ mod tests {
             let at = |i: u32| f64::from(table.value(i.wrapping_mul(0x9E37_79B9))).ln();
             let n = 1 << 16;
             let mean = (0..n).map(at).sum::<f64>() / f64::from(n);
-            let moment = |k: i32| {
-                (0..n).map(|i| (at(i) - mean).powi(k)).sum::<f64>() / f64::from(n)
-            };
+            let moment =
+                |k: i32| (0..n).map(|i| (at(i) - mean).powi(k)).sum::<f64>() / f64::from(n);
             (moment(2).sqrt(), moment(3) / moment(2).powf(1.5))
         };
         for (sd, skew) in [(0.01, 0.0), (0.2, 1.0), (0.1, -0.5)] {

@@ -248,10 +248,8 @@ impl Durations for Lowered<'_> {
     }
 
     fn begin_step(&mut self, _step: u32) {
-        let step = self
-            .tables
-            .step
-            .map(|table| self.program.draw(table, Key::new("step"), Scope::Shared));
+        let step =
+            self.tables.step.map(|table| self.program.draw(table, Key::new("step"), Scope::Shared));
         if let Persistent::Picked(factors, rows) = self.how.persistent {
             self.pool = Some(self.program.pool(factors.to_vec()));
             self.row = Some(self.program.index(rows, Key::new("picked"), Scope::PerReplica));

@@ -10,10 +10,10 @@ mod lower;
 mod predict;
 
 pub use error::PlannedError;
-pub use fit_job::{Core, JobFit, LoggedJob, core_of, fit_job};
 pub use fit::{
     ClusterFit, CollectivePoint, Field, FittedParameter, Identified, StepPoint, fit_cluster,
 };
+pub use fit_job::{Core, JobFit, LoggedJob, core_of, fit_job};
 pub use predict::{
     ClusterLaw, JobDistribution, JobOptions, JobPrediction, JobQuantile, JobSlowdown, predict_job,
 };

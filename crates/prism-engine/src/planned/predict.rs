@@ -10,9 +10,7 @@ use super::PlannedError;
 use super::fleet::Cells;
 use super::laws::{CellLaw, Temporal};
 use super::lower::{Lowering, Persistent, lower};
-use crate::compose::{
-    Composed, ComposeError, MaxOptions, Replicas, Tail, order_max, scaled,
-};
+use crate::compose::{ComposeError, Composed, MaxOptions, Replicas, Tail, order_max, scaled};
 use crate::predict::{Histogram, Probes};
 use crate::sample::RunOptions;
 
@@ -215,11 +213,8 @@ impl<'a> Pipeline<'a> {
             let mut steps = all.clone();
             steps.over = "steps".to_owned();
             let range = all.quantiles.iter().map(|q| [q.value_s; 2]).collect();
-            let clusters = ClusterLaw {
-                clusters: 1,
-                noise_free_s: [self.noise_free_s; 3],
-                range_s: range,
-            };
+            let clusters =
+                ClusterLaw { clusters: 1, noise_free_s: [self.noise_free_s; 3], range_s: range };
             (steps, clusters)
         } else {
             self.on_clusters(&shared)?
@@ -273,7 +268,9 @@ impl<'a> Pipeline<'a> {
             ..RunOptions::default()
         };
         let out = tape.run(&run)?;
-        Ok(out.get("step").map_or_else(Vec::new, |o| o.row(0).iter().map(|&x| f64::from(x)).collect()))
+        Ok(out
+            .get("step")
+            .map_or_else(Vec::new, |o| o.row(0).iter().map(|&x| f64::from(x)).collect()))
     }
 
     fn sorted(
@@ -309,11 +306,8 @@ impl<'a> Pipeline<'a> {
 
     /// The law over clusters: one replica on a cluster of its own in every sample, to the power of N.
     fn over_clusters(&self, shared: &Shared) -> Result<(Composed, String), PlannedError> {
-        let persistent = if self.cell.is_constant() {
-            Persistent::Even
-        } else {
-            Persistent::Drawn(&self.cell)
-        };
+        let persistent =
+            if self.cell.is_constant() { Persistent::Even } else { Persistent::Drawn(&self.cell) };
         let n = self.replicas;
         if self.options.brute_force {
             let times = self.sorted(n, persistent, self.samples.min(1 << 14))?;

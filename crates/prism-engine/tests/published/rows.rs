@@ -87,8 +87,9 @@ pub(crate) fn korthikanti() -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, global, micro, p, v, full, selective) in sizes {
         for (recompute, seconds) in [(Recompute::Full, full), (Recompute::Selective, selective)] {
-            let mut model = presets::model(if name == "megatron-175b" { "gpt3-175b" } else { name })
-                .unwrap_or_else(|| panic!("no preset {name}"));
+            let mut model =
+                presets::model(if name == "megatron-175b" { "gpt3-175b" } else { name })
+                    .unwrap_or_else(|| panic!("no preset {name}"));
             // All four train with dropout and the vocabulary of Megatron.
             model.dropout = true;
             model.vocab_size = 51_200;
@@ -203,12 +204,8 @@ pub(crate) fn mlperf_gpt3() -> Vec<Row> {
             plan.zero = ZeroStage::Optimizer;
             plan.precision = Precision::Fp8;
             plan.attention_kernel = AttentionKernel::Flash;
-            plan.overlap = Overlap {
-                grad_reduce: true,
-                param_gather: true,
-                p2p: true,
-                tensor_parallel: true,
-            };
+            plan.overlap =
+                Overlap { grad_reduce: true, param_gather: true, p2p: true, tensor_parallel: true };
             Row { name: name.to_owned(), job, seconds }
         })
         .collect()

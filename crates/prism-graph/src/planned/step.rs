@@ -111,8 +111,7 @@ impl PlannedStep {
             return 0.0;
         };
         let in_backward = b.backward.communication_s();
-        let split =
-            self.planned.pass(backward).is_some_and(|p| p.kind == PassKind::BackwardInput);
+        let split = self.planned.pass(backward).is_some_and(|p| p.kind == PassKind::BackwardInput);
         let whole = if split { b.backward.seconds() } else { b.backward_s() };
         let by_backward = f.forward.communication_s().min(whole - in_backward);
         let by_forward = in_backward.min(f.forward.seconds() - f.forward.communication_s());

@@ -110,8 +110,7 @@ fn inside(
         let seconds = (n - 1.0) / n * bytes / (link.bandwidth * eff) + link.latency_s;
         return [Some(Transfer { seconds, algorithm: Algorithm::Direct }), None];
     }
-    let around =
-        Transfer { seconds: ring(kind, bytes, n, link, eff), algorithm: Algorithm::Ring };
+    let around = Transfer { seconds: ring(kind, bytes, n, link, eff), algorithm: Algorithm::Ring };
     // The switch adds up and multicasts: the buffer passes each link once, up and down at once.
     let reduces = kind == CollectiveKind::AllReduce && link.in_network_reduction;
     let in_switch = reduces.then(|| Transfer {
@@ -186,7 +185,10 @@ fn ring_bandwidth(group: Group, cluster: &Cluster) -> f64 {
 /// Seconds to send a message to a GPU that is `span` GPUs away.
 pub fn send_s(bytes: f64, span: u64, cluster: &Cluster) -> f64 {
     let link = cluster.link(span);
-    let eff =
-        if cluster.is_nvlink(span) { cluster.efficiency.nvlink } else { cluster.efficiency.network };
+    let eff = if cluster.is_nvlink(span) {
+        cluster.efficiency.nvlink
+    } else {
+        cluster.efficiency.network
+    };
     bytes / (link.bandwidth * eff) + link.latency_s + cluster.efficiency.kernel_s
 }

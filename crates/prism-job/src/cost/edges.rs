@@ -9,7 +9,8 @@ use crate::{AttentionKind, Job, Positions, ZeroStage};
 
 /// Vocabulary as the job stores it: padded to a multiple of `vocab_multiple` on each rank.
 pub(super) fn padded_vocabulary(job: &Job) -> f64 {
-    let multiple = f64::from(job.model.vocab_multiple.max(1)) * f64::from(job.plan.tensor_parallel.max(1));
+    let multiple =
+        f64::from(job.model.vocab_multiple.max(1)) * f64::from(job.plan.tensor_parallel.max(1));
     (f64::from(job.model.vocab_size) / multiple).ceil() * multiple
 }
 
@@ -177,7 +178,8 @@ fn hop_s(job: &Job, context: &Context<'_>, stage: usize) -> f64 {
     let stride = job.gpus() / p as u64;
     let domain = u64::from(cluster.nvlink_domain.max(1));
     let (from, to) = (stage as u64 * stride, ((stage + 1) % p) as u64 * stride);
-    let span = if from / domain == to / domain { domain } else { from.abs_diff(to).max(domain) + 1 };
+    let span =
+        if from / domain == to / domain { domain } else { from.abs_diff(to).max(domain) + 1 };
     let send = send_s(bytes / context.t, span, cluster);
     let gather = if plan.sequence_parallel {
         0.0
@@ -252,7 +254,8 @@ fn optimizer_s(job: &Job, (shared, experts): (f64, f64)) -> f64 {
     let own = sharded(shared, false) + sharded(experts, true);
     let zeroing = 4.0 * (shared + experts);
     // Norm: read 4. Adam: read gradient, copy and two moments, write three of them and the parameter.
-    stream_s(zeroing, &job.cluster) + stream_s(4.0 * own, &job.cluster)
+    stream_s(zeroing, &job.cluster)
+        + stream_s(4.0 * own, &job.cluster)
         + stream_s(30.0 * own, &job.cluster)
 }
 

@@ -5,9 +5,7 @@ use prism_model::KernelClass;
 use super::collective::{CollectiveKind, Group, collective};
 use super::kernel::{Gemm, fused_attention_s, stream_s};
 use super::pass::{Pass, Passes};
-use crate::{
-    Attention, AttentionKernel, AttentionKind, Job, Mlp, Moe, Plan, Precision, Recompute,
-};
+use crate::{Attention, AttentionKernel, AttentionKind, Job, Mlp, Moe, Plan, Precision, Recompute};
 
 /// What a layer's cost depends on besides its own shape.
 pub(super) struct Context<'a> {

@@ -52,11 +52,8 @@ fn bounded(r: &mut Resolver, raw: &RawVariability, v: &mut Variability) {
         let message = format!("`variability.microbatch.skew` must be from -10 to 10, not {skew}");
         r.wrong("variability.microbatch.skew", "range", message, None);
     }
-    v.overhead_sd_s = r.at_least(
-        raw.overhead_sd_s.unwrap_or(v.overhead_sd_s),
-        "variability.overhead_sd_s",
-        0.0,
-    );
+    v.overhead_sd_s =
+        r.at_least(raw.overhead_sd_s.unwrap_or(v.overhead_sd_s), "variability.overhead_sd_s", 0.0);
     v.burst_probability = r.share(
         raw.burst_probability.unwrap_or(v.burst_probability),
         "variability.burst_probability",

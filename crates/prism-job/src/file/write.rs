@@ -87,7 +87,11 @@ fn model(out: &mut Writer, m: &Model) {
     );
     out.int("head_dim", m.attention.head_dim, "");
     out.int("vocab_size", m.vocab_size, "before padding");
-    out.int("vocab_multiple", m.vocab_multiple, "padded to a multiple of this on each rank; 1: not padded");
+    out.int(
+        "vocab_multiple",
+        m.vocab_multiple,
+        "padded to a multiple of this on each rank; 1: not padded",
+    );
     out.flag("tie_word_embeddings", m.tied_embeddings, "");
     let positions = match m.positions {
         Positions::Learned => "learned",

@@ -18,23 +18,23 @@ pub(super) fn of(gpu: &str) -> Efficiency {
 const AMPERE: Efficiency = Efficiency {
     gemm: 0.858,
     gemm_fp8: 0.6,
-    gemm_half_k: 300.0,
+    gemm_half_k: 310.0,
     attention: 0.5,
-    memory: 0.705,
+    memory: 0.735,
     kernel_s: 4e-6,
-    launch_s: 129e-6,
-    microbatch_host_s: 0.64e-3,
-    nvlink: 0.749,
+    launch_s: 128e-6,
+    microbatch_host_s: 0.645e-3,
+    nvlink: 0.75,
     network: 0.8,
-    collective_s: 54e-6,
+    collective_s: 61e-6,
     step_s: 0.02,
 };
 
 /// `gemm` from the 8,192-GPU row of Llama 3 405B (arXiv 2407.21783, table 4), `gemm_fp8` from one system
 /// of `MLPerf` Training 3.1 (`eos_n64`, GPT-3 175B); the rest is assumed.
 const HOPPER: Efficiency = Efficiency {
-    gemm: 0.567,
-    gemm_fp8: 0.518,
+    gemm: 0.571,
+    gemm_fp8: 0.522,
     gemm_half_k: 100.0,
     attention: 0.5,
     memory: 0.8,
