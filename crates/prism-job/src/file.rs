@@ -79,11 +79,12 @@ pub struct ReadJob {
 /// # Errors
 /// [`JobFileError::Invalid`] with every violation found.
 pub fn parse_job(text: &str, options: &ReadOptions) -> Result<ReadJob, JobFileError> {
-    resolve::read(text, options).map_err(|violations| {
+    resolve::read(text, options).map_err(|(violations, job)| {
         JobFileError::Invalid(Box::new(Violations {
             name: options.name.clone(),
             text: text.to_owned(),
             violations,
+            job,
         }))
     })
 }

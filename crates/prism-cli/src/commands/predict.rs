@@ -24,11 +24,20 @@ use crate::error::{CliError, Outcome, usage};
 use crate::input::{self, Input};
 use crate::job;
 
+use super::predict_job;
+
+/// Samples of a trace or a profile where nothing is said.
+const SAMPLES: usize = 10_000;
+
 /// Predicts a distribution of step time.
 pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliError> {
+    let given = match input::any(&args.input, &args.read, context)? {
+        Input::Job(given) => return predict_job::run(&given, args, context),
+        other => other,
+    };
     check(args, context)?;
     let options = options(args, context);
-    let source = Calibration::read(args, context)?;
+    let source = Calibration::read(given, args, context)?;
     let failed = |source| CliError::Predict { file: input::name(&args.input), source };
     let graph = source.graph(args)?;
     let mut prediction = match &source.replayed {
@@ -64,8 +73,19 @@ pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliE
     Ok(if output.all_met() { Outcome::Yes } else { Outcome::No })
 }
 
-/// Refuses flags that contradict each other.
+/// Refuses flags that contradict each other or the input.
 fn check(args: &PredictArgs, context: &Context) -> Result<(), CliError> {
+    let of_jobs = [
+        ("--set", !args.set.set.is_empty()),
+        ("--clusters", args.clusters.is_some()),
+        ("--brute-force", args.brute_force),
+    ];
+    if let Some((flag, _)) = of_jobs.iter().find(|(_, given)| *given) {
+        return Err(usage(
+            format!("`{flag}` is for job files, and `{}` is none", input::name(&args.input)),
+            format!("leave out `{flag}`, or give a job file (TOML)"),
+        ));
+    }
     if args.over == OverArg::Clusters && args.guarantee.is_some() {
         return Err(usage(
             "`--guarantee` bounds a quantile over steps on the recorded cluster, `--over clusters` \
@@ -97,21 +117,27 @@ fn check(args: &PredictArgs, context: &Context) -> Result<(), CliError> {
     }
 }
 
-fn options(args: &PredictArgs, context: &Context) -> PredictOptions {
+/// Quantiles, those of requirements too, and slow-downs to report, in order.
+pub(super) fn asked(args: &PredictArgs) -> (Vec<f64>, Vec<f64>) {
     let mut quantiles = args.quantile.clone();
     for requirement in &args.require {
         if let Statistic::Quantile(p) = requirement.statistic {
             quantiles.push(p);
         }
     }
-    quantiles.sort_by(f64::total_cmp);
-    quantiles.dedup();
     let mut slowdowns = args.slowdown.clone();
-    slowdowns.sort_by(f64::total_cmp);
-    slowdowns.dedup();
+    for list in [&mut quantiles, &mut slowdowns] {
+        list.sort_by(f64::total_cmp);
+        list.dedup();
+    }
+    (quantiles, slowdowns)
+}
+
+fn options(args: &PredictArgs, context: &Context) -> PredictOptions {
+    let (quantiles, slowdowns) = asked(args);
     PredictOptions {
         draws: args.draws().into(),
-        samples: args.samples,
+        samples: args.samples.unwrap_or(SAMPLES),
         precision: args.precision,
         seed: context.seed,
         threads: context.threads,
@@ -170,8 +196,9 @@ struct Calibration {
 }
 
 impl Calibration {
-    fn read(args: &PredictArgs, context: &Context) -> Result<Calibration, CliError> {
-        let loaded = match input::any(&args.input, &args.read, context)? {
+    fn read(given: Input, args: &PredictArgs, context: &Context) -> Result<Calibration, CliError> {
+        let loaded = match given {
+            Input::Job(_) => return Err(CliError::IsJob { file: input::name(&args.input) }),
             Input::Profile(profile, source) => {
                 let mut sources = vec![source];
                 sources.extend(profile.provenance.sources.iter().cloned());

@@ -8,11 +8,14 @@ use super::{JOB_SCHEMA, ReadJob, ReadOptions, cluster, model, plan, variability}
 use crate::rules::BrokenRule;
 use crate::{Job, Training};
 
+/// What is wrong with a file, and the job it describes if that job is all that is wrong.
+pub(super) type Refused = (Vec<Violation>, Option<Box<Job>>);
+
 /// Reads a job file, or says all that is wrong with it.
-pub(super) fn read(text: &str, options: &ReadOptions) -> Result<ReadJob, Vec<Violation>> {
+pub(super) fn read(text: &str, options: &ReadOptions) -> Result<ReadJob, Refused> {
     let mut document = Document::new(text, &options.set);
     if !document.violations.is_empty() {
-        return Err(document.violations);
+        return Err((document.violations, None));
     }
     let raw = document.raw();
     let mut r = Resolver { document };
@@ -139,7 +142,8 @@ impl Resolver<'_> {
         self.document.is_broken(key)
     }
 
-    fn finish(mut self, job: Job) -> Result<ReadJob, Vec<Violation>> {
+    fn finish(mut self, job: Job) -> Result<ReadJob, Refused> {
+        let readable = self.document.violations.is_empty();
         for broken in job.check() {
             let uncertain =
                 self.distrusts(broken.key) || broken.others.iter().any(|key| self.distrusts(key));
@@ -154,7 +158,7 @@ impl Resolver<'_> {
         }
         let mut all = self.document.violations;
         all.sort_by_key(|v| (v.span.is_none(), v.span.as_ref().map(|s| s.start)));
-        Err(all)
+        Err((all, readable.then(|| Box::new(job))))
     }
 
     /// A broken rule at its key in the file; at the first other key that the file has where it lacks

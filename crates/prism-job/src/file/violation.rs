@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use crate::Job;
+
 /// One thing wrong with a job file, or worth a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -25,7 +27,7 @@ pub struct Violation {
 
 /// A job file's violations with the text they point into. Displays as one line for each,
 /// `name:line:column: message (hint)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Violations {
     /// Name of the file.
     pub name: String,
@@ -33,6 +35,9 @@ pub struct Violations {
     pub text: String,
     /// The violations in the order of the text, those of `--set` arguments last. At least one.
     pub violations: Vec<Violation>,
+    /// The job, where the file is well formed and only the job it describes is impossible;
+    /// [`crate::nearest_plans`] starts from it.
+    pub job: Option<Box<Job>>,
 }
 
 /// A job file that gives no job.
