@@ -81,6 +81,9 @@ pub(crate) enum CliError {
     /// A job file that gives no job.
     #[error(transparent)]
     Job(#[from] JobFileError),
+    /// A file that is neither a job file nor a profile, and no trace either.
+    #[error(transparent)]
+    Unknown { source: IoError },
     /// A trace or profile where a job file was given.
     #[error("`{file}` is a job file, and this command reads traces and profiles")]
     IsJob { file: String },
@@ -122,6 +125,13 @@ impl CliError {
             CliError::Synth { source } => source.hint(),
             CliError::Report(e) => e.hint(),
             CliError::Job(e) => e.hint(),
+            CliError::Unknown { source } => {
+                return Some(format!(
+                    "{}; a profile is JSON, and a job file ends in `.toml` or has a section such as \
+                     `[model]`",
+                    source.hint().unwrap_or("a trace is Parquet or CSV")
+                ));
+            }
             CliError::IsJob { file } => {
                 return Some(format!("`prism predict {file}` predicts its step time"));
             }

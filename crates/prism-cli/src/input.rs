@@ -131,6 +131,10 @@ fn is_job(path: &Path, head: &[u8]) -> bool {
 /// Reads a trace, a profile or a job file.
 pub(crate) fn any(path: &Path, args: &TraceArgs, context: &Context) -> Result<Input, CliError> {
     let failed = |source| CliError::Input { file: name(path), source };
+    // A job file that is not there is missed as one.
+    if is_job(path, &[]) {
+        return Ok(Input::Job(job_file(path)?));
+    }
     let is_file = path.as_os_str() != "-" && path.is_file();
     if is_file {
         let mut head = Vec::new();

@@ -1,7 +1,7 @@
 //! What is wrong with a job file, at its place in the text.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
-use prism_job::{Violation, Violations, nearest_plans};
+use prism_job::{Plan, Violation, Violations};
 use prism_report::{Style, count, plan_name};
 
 /// All violations, and the possible plans nearest to an impossible one.
@@ -29,12 +29,12 @@ pub(crate) fn errors(all: &Violations, style: Style) -> String {
 
 /// Possible plans near the one that is impossible, in words.
 pub(crate) fn possible(all: &Violations) -> Vec<String> {
-    let Some(job) = &all.job else { return Vec::new() };
-    let gpus = job.cluster.gpus.unwrap_or_else(|| job.gpus());
-    nearest_plans(job, gpus)
-        .iter()
-        .map(|p| format!("{}, {}, on {} GPUs", plan_name(p), p.schedule, count(gpus as usize)))
-        .collect()
+    let words = |p: &Plan| {
+        let schedule =
+            if p.pipeline_parallel > 1 { format!(", {}", p.schedule) } else { String::new() };
+        format!("{}{schedule}, on {} GPUs", plan_name(p), count(p.gpus() as usize))
+    };
+    all.nearest_plans.iter().map(words).collect()
 }
 
 /// Warnings about a job file.

@@ -7,7 +7,7 @@ use prism_job::Job;
 use serde::{Deserialize, Serialize};
 
 use crate::csv_table::number;
-use crate::number::{Scale, big, gib, percent};
+use crate::number::{GIB, Scale, big, gib, percent};
 use crate::{Block, Document, JobSummary, ReportError, Table, Throughput, Tone, csv_text};
 
 /// Version of the output.
@@ -231,7 +231,11 @@ impl CheckOutput {
             shown.iter().flat_map(|s| &s.memory).map(|p| p.kind).collect();
         kinds.sort();
         kinds.dedup();
-        for kind in kinds {
+        // What rounds to nothing everywhere is part of the sum only.
+        let seen = |kind: &MemoryKind| {
+            shown.iter().flat_map(|s| &s.memory).any(|p| p.kind == *kind && p.bytes >= 0.005 * GIB)
+        };
+        for kind in kinds.into_iter().filter(seen) {
             let mut cells = vec![kind.as_str().to_owned()];
             cells.extend(shown.iter().map(|s| {
                 let part = s.memory.iter().find(|p| p.kind == kind);

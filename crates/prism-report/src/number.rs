@@ -141,9 +141,12 @@ pub fn big(value: f64) -> String {
     format!("{scaled:.decimals$}{letter}")
 }
 
+/// Bytes of a GiB.
+pub(crate) const GIB: f64 = 1_073_741_824.0;
+
 /// Bytes in GiB with two decimals, without the unit.
 pub(crate) fn gib(bytes: f64) -> String {
-    format!("{:.2}", bytes / f64::from(1 << 30))
+    format!("{:.2}", bytes / GIB)
 }
 
 /// `p95`, `p99.9`: the name of a quantile.

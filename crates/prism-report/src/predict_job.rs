@@ -118,11 +118,14 @@ impl PredictJobOutput {
         let share = |penalty: f64| format!("{:+.2} %", 100.0 * penalty / quiet);
         for q in &asked.quantiles {
             let tone = if q.p == 0.95 { Tone::Strong } else { Tone::Plain };
-            let show = |v: Option<f64>| v.map_or_else(|| "?".to_owned(), |v| scale.show(v));
-            let bounds = if q.value_s.is_none() || (q.lower_s, q.upper_s) == (None, None) {
-                String::new()
-            } else {
-                format!("{} to {}", show(q.lower_s), show(q.upper_s))
+            let bounds = match (q.lower_s, q.upper_s) {
+                _ if q.value_s.is_none() => String::new(),
+                (Some(lower), Some(upper)) => {
+                    format!("{} to {}", scale.show(lower), scale.show(upper))
+                }
+                (Some(lower), None) => format!("at least {}", scale.show(lower)),
+                (None, Some(upper)) => format!("at most {}", scale.show(upper)),
+                (None, None) => String::new(),
             };
             let cells = vec![
                 quantile_name(q.p),

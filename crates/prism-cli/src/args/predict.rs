@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use prism_engine::predict::Draws;
+use prism_engine::resize::Target;
 
 use super::{SetArgs, TraceArgs};
 use super::values::{Guarantee, Requirement, probability, quantile, repetitions, samples, share};
@@ -20,6 +21,7 @@ use super::values::{Guarantee, Requirement, probability, quantile, repetitions, 
   prism predict profile.json --precision 0.1% --json
   prism predict trace.parquet --require 'p95<8s' --guarantee q=0.95,conf=0.95
   prism predict profile.json --over clusters -o samples.parquet
+  prism predict profile.json --dp 512 --pp 8 --microbatches 64
   prism predict job.toml --require 'p95<8s'
   prism predict job.toml --set parallelism.pipeline_parallel_degree=8 --over clusters")]
 pub(crate) struct PredictArgs {
@@ -90,6 +92,7 @@ pub(crate) struct PredictArgs {
     /// Simulate every replica of a job, whatever that costs
     #[arg(long)]
     pub(crate) brute_force: bool,
+    pub(crate) resize: ResizeArgs,
 }
 
 impl PredictArgs {
@@ -107,6 +110,41 @@ impl PredictArgs {
             ModelArg::Effects => 100,
             ModelArg::Iid => 0,
         })
+    }
+}
+
+/// The job at another size than the recorded one.
+///
+/// Answered are up to 128 times the recorded replicas, a quarter to 4 times the stages, and an eighth
+/// to 8 times the microbatches.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Another size than the recorded one")]
+pub(crate) struct ResizeArgs {
+    /// Data-parallel replicas, up to 128 times the recorded ones
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub(crate) dp: Option<u32>,
+    /// Pipeline stages, a quarter to 4 times the recorded ones
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "N")]
+    pub(crate) pp: Option<u16>,
+    /// Microbatches per replica and step, an eighth to 8 times the recorded ones
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub(crate) microbatches: Option<u32>,
+    /// Draw all workers anew; without it the recorded replicas stay what they are
+    #[arg(long)]
+    pub(crate) fresh_cluster: bool,
+    /// Answer beyond the stated range too, with a warning
+    #[arg(long)]
+    pub(crate) extrapolate: bool,
+}
+
+impl ResizeArgs {
+    /// Whether the job is another one than the recorded one.
+    pub(crate) fn given(&self) -> bool {
+        self.fresh_cluster || !self.target().is_empty()
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        Target { dp: self.dp, pp: self.pp, microbatches: self.microbatches }
     }
 }
 

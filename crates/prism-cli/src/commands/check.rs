@@ -69,9 +69,9 @@ fn refused(
         let document = output.document(false);
         context.deliver(file, &document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
     }
-    let infeasible = all.job.is_some();
+    let says_job = all.says_job;
     let error = CliError::Job(JobFileError::Invalid(Box::new(all)));
-    if !infeasible {
+    if !says_job {
         return Err(error);
     }
     context.printer.error(&error);

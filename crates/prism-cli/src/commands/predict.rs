@@ -6,15 +6,18 @@ use prism_engine::calibrate::Selection;
 use prism_engine::iid::{self, IidOptions, IidPredictOptions};
 use prism_engine::predict::{
     Estimate, PredictError, PredictOptions, PredictReport, Prediction, ResampleUnit, guarantee,
-    predict, report_of, resample_units,
+    predict, predict_resized, report_of, resample_units,
 };
 use prism_engine::profile::{Profile, SourceFile};
 use prism_engine::replay::Replayed;
+use prism_engine::resize::{ResizeOptions, Resizer};
 use prism_engine::sample::Isa;
 use prism_graph::StepGraph;
-use prism_io::write_samples;
+use prism_io::{IoError, write_samples};
 use prism_model::EffectKind;
-use prism_report::{InputKind, ModelKind, Over, PredictOutput, RequirementResult, json_text};
+use prism_report::{
+    InputKind, ModelKind, Over, PredictOutput, RequirementResult, ResizedOutput, json_text,
+};
 
 use crate::args::{
     DrawsArg, Format, Guarantee, IsaArg, ModelArg, OverArg, PredictArgs, Requirement, Statistic,
@@ -31,7 +34,7 @@ const SAMPLES: usize = 10_000;
 
 /// Predicts a distribution of step time.
 pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliError> {
-    let given = match input::any(&args.input, &args.read, context)? {
+    let given = match input::any(&args.input, &args.read, context).map_err(expected)? {
         Input::Job(given) => return predict_job::run(&given, args, context),
         other => other,
     };
@@ -40,9 +43,15 @@ pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliE
     let source = Calibration::read(given, args, context)?;
     let failed = |source| CliError::Predict { file: input::name(&args.input), source };
     let graph = source.graph(args)?;
-    let mut prediction = match &source.replayed {
-        Some(replayed) => baseline(replayed, &graph, &source.profile, &options, (args, context))?,
-        None => context
+    let resizer = resizer(args, context, &graph, &source.profile).map_err(failed)?;
+    let mut prediction = match (&source.replayed, &resizer) {
+        (Some(replayed), _) => {
+            baseline(replayed, &graph, &source.profile, &options, (args, context))?
+        }
+        (None, Some(resizer)) => context
+            .phase("predict", || predict_resized(resizer, &source.profile.model, &options))
+            .map_err(failed)?,
+        (None, None) => context
             .phase("predict", || predict(&graph, &source.profile.model, &options))
             .map_err(failed)?,
     };
@@ -62,7 +71,8 @@ pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliE
                 .to_owned(),
         );
     }
-    let output = source.output(prediction, requirements, args.over);
+    let mut output = source.output(prediction, requirements, args.over);
+    output.resized = resizer.map(|r| ResizedOutput::new(&r, &source.profile.model));
     let mut document = output.document();
     document.hint = Some(source.hint(args));
     let text = context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
@@ -71,6 +81,66 @@ pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliE
     }
     context.asides(&document);
     Ok(if output.all_met() { Outcome::Yes } else { Outcome::No })
+}
+
+/// A file that is none of the three kinds: names them.
+fn expected(error: CliError) -> CliError {
+    match error {
+        CliError::Io(source @ IoError::Columns { .. }) => CliError::Unknown { source },
+        other => other,
+    }
+}
+
+/// What resizes the job, if another size is asked for.
+fn resizer<'a>(
+    args: &PredictArgs,
+    context: &Context,
+    graph: &'a StepGraph,
+    profile: &Profile,
+) -> Result<Option<Resizer<'a>>, PredictError> {
+    let asked = &args.resize;
+    if !asked.given() {
+        return Ok(None);
+    }
+    let recorded = graph.replicas();
+    let dsp = profile.provenance.job.dsp_size.max(1);
+    let ranks = |replicas: u32| replicas.saturating_mul(dsp);
+    let options = ResizeOptions {
+        seed: context.seed,
+        fresh_cluster: asked.fresh_cluster,
+        extrapolate: asked.extrapolate,
+        ranks: Some((ranks(recorded), ranks(asked.dp.unwrap_or(recorded)))),
+    };
+    Ok(Some(Resizer::new(graph, &profile.model, &asked.target(), &options)?))
+}
+
+/// Refuses flags that mean nothing for a resized job, or without one.
+fn check_resize(args: &PredictArgs) -> Result<(), CliError> {
+    let asked = &args.resize;
+    if !asked.given() {
+        return if asked.extrapolate {
+            Err(usage(
+                "`--extrapolate` is about another size than the recorded one",
+                "give `--dp`, `--pp` or `--microbatches`",
+            ))
+        } else {
+            Ok(())
+        };
+    }
+    if args.guarantee.is_some() {
+        return Err(usage(
+            "`--guarantee` bounds a quantile by recorded steps, which are those of another job than the \
+             resized one",
+            "use `--require`, or leave out the other size",
+        ));
+    }
+    if args.model == ModelArg::Iid {
+        return Err(usage(
+            "the baseline `--model iid` knows no other size than the recorded one",
+            "use `--model effects`",
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses flags that contradict each other or the input.
@@ -86,6 +156,7 @@ fn check(args: &PredictArgs, context: &Context) -> Result<(), CliError> {
             format!("leave out `{flag}`, or give a job file (TOML)"),
         ));
     }
+    check_resize(args)?;
     if args.over == OverArg::Clusters && args.guarantee.is_some() {
         return Err(usage(
             "`--guarantee` bounds a quantile over steps on the recorded cluster, `--over clusters` \
@@ -254,6 +325,7 @@ impl Calibration {
                 None => self.profile.model.effects.clone(),
             },
             requirements,
+            resized: None,
         }
     }
 

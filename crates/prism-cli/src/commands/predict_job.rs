@@ -53,6 +53,11 @@ fn check(args: &PredictArgs) -> Result<(), CliError> {
         ("--bootstrap", args.bootstrap.is_some()),
         ("--guarantee", args.guarantee.is_some()),
         ("--isa", args.isa != IsaArg::Auto),
+        ("--dp", args.resize.dp.is_some()),
+        ("--pp", args.resize.pp.is_some()),
+        ("--microbatches", args.resize.microbatches.is_some()),
+        ("--fresh-cluster", args.resize.fresh_cluster),
+        ("--extrapolate", args.resize.extrapolate),
     ];
     match of_traces.iter().find(|(_, given)| *given) {
         None => Ok(()),
@@ -61,7 +66,13 @@ fn check(args: &PredictArgs) -> Result<(), CliError> {
                 "`{flag}` is for recorded traces, and `{}` is a job file: nothing was recorded",
                 input::name(&args.input)
             ),
-            format!("leave out `{flag}`"),
+            match *flag {
+                "--dp" => "give `--set parallelism.data_parallel_shard_degree=N`, and `cluster.gpus`"
+                    .to_owned(),
+                "--pp" => "give `--set parallelism.pipeline_parallel_degree=N`".to_owned(),
+                "--microbatches" => "give `--set training.global_batch_size=N`".to_owned(),
+                _ => format!("leave out `{flag}`"),
+            },
         )),
     }
 }
@@ -152,8 +163,8 @@ fn judge(requirement: &Requirement, law: &JobDistribution) -> Result<Requirement
 
 fn hint(args: &PredictArgs) -> String {
     let file = input::name(&args.input);
-    if args.input == Path::new("-") || args.over == OverArg::Clusters {
-        return "prism check job.toml says where the noise-free step goes, and whether it fits".into();
+    if args.over == OverArg::Steps && args.input != Path::new("-") {
+        return format!("prism predict {file} --over clusters, or prism check {file}");
     }
-    format!("prism check {file} says where the noise-free step goes; --over clusters: any cluster")
+    format!("prism check {file}")
 }

@@ -1,6 +1,7 @@
 //! Jobs that need not exist: from a plan and a cluster's variability to the law of step time.
 
 mod error;
+mod fit;
 mod fleet;
 mod fsdp;
 mod laws;
@@ -8,6 +9,9 @@ mod lower;
 mod predict;
 
 pub use error::PlannedError;
+pub use fit::{
+    ClusterFit, CollectivePoint, Field, FittedParameter, Identified, StepPoint, fit_cluster,
+};
 pub use predict::{
     ClusterLaw, JobDistribution, JobOptions, JobPrediction, JobQuantile, JobSlowdown, predict_job,
 };

@@ -191,7 +191,8 @@ fn read(wish: &Wish, candidate: &Candidate) -> Result<Job, Box<Violations>> {
             name: String::new(),
             text: toml,
             violations: Vec::new(),
-            job: None,
+            nearest_plans: Vec::new(),
+            says_job: false,
         })),
     }
 }

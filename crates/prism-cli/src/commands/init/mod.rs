@@ -124,8 +124,8 @@ fn completed(args: &InitArgs, imported: JobText) -> Result<Drafted, CliError> {
         ("training", "seq_len", number(args.training.seq_len)),
         ("training", "global_batch_size", number(args.training.global_batch_size)),
         ("training", "micro_batch_size", number(args.training.micro_batch_size)),
-        ("cluster", "preset", args.cluster.as_deref().map(text::quoted)),
         ("cluster", "gpus", args.gpus.map(|n| n.to_string())),
+        ("cluster", "preset", args.cluster.as_deref().map(text::quoted)),
         ("variability", "preset", args.variability.as_deref().map(text::quoted)),
     ];
     let mut missing = imported.missing;
@@ -133,6 +133,13 @@ fn completed(args: &InitArgs, imported: JobText) -> Result<Drafted, CliError> {
         let Some(value) = value else { continue };
         toml = fill::set(&toml, section, key, &value);
         missing.retain(|m| !m.starts_with(&format!("{section}.{key}:")));
+    }
+    // With the number of GPUs the replicas follow.
+    const REPLICAS: &str = "data_parallel_shard_degree";
+    let replicas = format!("parallelism.{REPLICAS}:");
+    if args.gpus.is_some() && missing.iter().any(|m| m.starts_with(&replicas)) {
+        toml = fill::set(&toml, "parallelism", REPLICAS, "-1  # what is left of the GPUs");
+        missing.retain(|m| !m.starts_with(&replicas));
     }
     let mut warnings = imported.warnings;
     if missing.is_empty()
