@@ -40,6 +40,7 @@ pub(crate) fn read(
             sources.extend(profile.provenance.sources.iter().cloned());
             (*profile, sources)
         }
+        Input::Job(_) => return Err(CliError::IsJob { file: input::name(path) }),
         Input::Trace(loaded) => {
             let choice = input::replayed(path, &loaded, context)?;
             let made = calibrated(path, &loaded, &choice, draws == Draws::Parametric, context)?;

@@ -80,12 +80,13 @@ pub struct ReadJob {
 /// # Errors
 /// [`JobFileError::Invalid`] with every violation found.
 pub fn parse_job(text: &str, options: &ReadOptions) -> Result<ReadJob, JobFileError> {
-    resolve::read(text, options).map_err(|(violations, nearest_plans)| {
+    resolve::read(text, options).map_err(|(violations, nearest_plans, says_job)| {
         JobFileError::Invalid(Box::new(Violations {
             name: options.name.clone(),
             text: text.to_owned(),
             violations,
             nearest_plans,
+            says_job,
         }))
     })
 }

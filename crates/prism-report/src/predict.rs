@@ -339,7 +339,7 @@ fn interval(bounds: &Bounds, scale: &Scale) -> String {
 }
 
 /// 95 %, 99.9 %.
-fn percent_short(share: f64) -> String {
+pub(crate) fn percent_short(share: f64) -> String {
     format!("{} %", (share * 1e8).round() / 1e6)
 }
 
@@ -384,7 +384,7 @@ fn guarantee_line(guarantee: &StepGuarantee, scale: &Scale) -> (String, Tone) {
     }
 }
 
-fn requirement_line(requirement: &RequirementResult, scale: &Scale) -> Block {
+pub(crate) fn requirement_line(requirement: &RequirementResult, scale: &Scale) -> Block {
     let verdict = if requirement.met { "met" } else { "not met" };
     let unclear = if requirement.clear { "" } else { "; the interval contains the limit" };
     let tone = if requirement.met { Tone::Good } else { Tone::Bad };

@@ -13,7 +13,7 @@ use prism_engine::replay::Replayed;
 use prism_engine::resize::{ResizeOptions, Resizer};
 use prism_engine::sample::Isa;
 use prism_graph::StepGraph;
-use prism_io::write_samples;
+use prism_io::{IoError, write_samples};
 use prism_model::EffectKind;
 use prism_report::{
     InputKind, ModelKind, Over, PredictOutput, RequirementResult, ResizedOutput, json_text,
@@ -27,11 +27,20 @@ use crate::error::{CliError, Outcome, usage};
 use crate::input::{self, Input};
 use crate::job;
 
+use super::predict_job;
+
+/// Samples of a trace or a profile where nothing is said.
+const SAMPLES: usize = 10_000;
+
 /// Predicts a distribution of step time.
 pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliError> {
+    let given = match input::any(&args.input, &args.read, context).map_err(expected)? {
+        Input::Job(given) => return predict_job::run(&given, args, context),
+        other => other,
+    };
     check(args, context)?;
     let options = options(args, context);
-    let source = Calibration::read(args, context)?;
+    let source = Calibration::read(given, args, context)?;
     let failed = |source| CliError::Predict { file: input::name(&args.input), source };
     let graph = source.graph(args)?;
     let resizer = resizer(args, context, &graph, &source.profile).map_err(failed)?;
@@ -72,6 +81,14 @@ pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliE
     }
     context.asides(&document);
     Ok(if output.all_met() { Outcome::Yes } else { Outcome::No })
+}
+
+/// A file that is none of the three kinds: names them.
+fn expected(error: CliError) -> CliError {
+    match error {
+        CliError::Io(source @ IoError::Columns { .. }) => CliError::Unknown { source },
+        other => other,
+    }
 }
 
 /// What resizes the job, if another size is asked for.
@@ -126,8 +143,19 @@ fn check_resize(args: &PredictArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Refuses flags that contradict each other.
+/// Refuses flags that contradict each other or the input.
 fn check(args: &PredictArgs, context: &Context) -> Result<(), CliError> {
+    let of_jobs = [
+        ("--set", !args.set.set.is_empty()),
+        ("--clusters", args.clusters.is_some()),
+        ("--brute-force", args.brute_force),
+    ];
+    if let Some((flag, _)) = of_jobs.iter().find(|(_, given)| *given) {
+        return Err(usage(
+            format!("`{flag}` is for job files, and `{}` is none", input::name(&args.input)),
+            format!("leave out `{flag}`, or give a job file (TOML)"),
+        ));
+    }
     check_resize(args)?;
     if args.over == OverArg::Clusters && args.guarantee.is_some() {
         return Err(usage(
@@ -160,21 +188,27 @@ fn check(args: &PredictArgs, context: &Context) -> Result<(), CliError> {
     }
 }
 
-fn options(args: &PredictArgs, context: &Context) -> PredictOptions {
+/// Quantiles, those of requirements too, and slow-downs to report, in order.
+pub(super) fn asked(args: &PredictArgs) -> (Vec<f64>, Vec<f64>) {
     let mut quantiles = args.quantile.clone();
     for requirement in &args.require {
         if let Statistic::Quantile(p) = requirement.statistic {
             quantiles.push(p);
         }
     }
-    quantiles.sort_by(f64::total_cmp);
-    quantiles.dedup();
     let mut slowdowns = args.slowdown.clone();
-    slowdowns.sort_by(f64::total_cmp);
-    slowdowns.dedup();
+    for list in [&mut quantiles, &mut slowdowns] {
+        list.sort_by(f64::total_cmp);
+        list.dedup();
+    }
+    (quantiles, slowdowns)
+}
+
+fn options(args: &PredictArgs, context: &Context) -> PredictOptions {
+    let (quantiles, slowdowns) = asked(args);
     PredictOptions {
         draws: args.draws().into(),
-        samples: args.samples,
+        samples: args.samples.unwrap_or(SAMPLES),
         precision: args.precision,
         seed: context.seed,
         threads: context.threads,
@@ -233,8 +267,9 @@ struct Calibration {
 }
 
 impl Calibration {
-    fn read(args: &PredictArgs, context: &Context) -> Result<Calibration, CliError> {
-        let loaded = match input::any(&args.input, &args.read, context)? {
+    fn read(given: Input, args: &PredictArgs, context: &Context) -> Result<Calibration, CliError> {
+        let loaded = match given {
+            Input::Job(_) => return Err(CliError::IsJob { file: input::name(&args.input) }),
             Input::Profile(profile, source) => {
                 let mut sources = vec![source];
                 sources.extend(profile.provenance.sources.iter().cloned());

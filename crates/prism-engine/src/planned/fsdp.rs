@@ -48,18 +48,26 @@ struct Layered<'a> {
 
 /// Predicts a fully sharded job.
 pub(super) fn predict(job: &Job, options: &JobOptions) -> Result<JobPrediction, PlannedError> {
-    Layered::new(job, options)?.predict()
+    Layered::new(job, options, &|_| {})?.predict()
 }
 
-/// Step time without noise, seconds.
-pub(super) fn noise_free_s(job: &Job) -> Result<f64, PlannedError> {
-    Layered::new(job, &JobOptions::default())?.noise_free_s()
+/// Its step without noise at costs as `change` leaves them, seconds.
+pub(super) fn noise_free_s(
+    job: &Job,
+    change: &dyn Fn(&mut StepCosts),
+) -> Result<f64, PlannedError> {
+    Layered::new(job, &JobOptions::default(), change)?.noise_free_s()
 }
 
 impl<'a> Layered<'a> {
-    fn new(job: &'a Job, options: &'a JobOptions) -> Result<Self, PlannedError> {
-        let costs = by_layer(job);
-        let whole = prism_job::cost::costs(job);
+    fn new(
+        job: &'a Job,
+        options: &'a JobOptions,
+        change: &dyn Fn(&mut StepCosts),
+    ) -> Result<Self, PlannedError> {
+        let (mut costs, mut whole) = (by_layer(job), costs(job));
+        change(&mut costs);
+        change(&mut whole);
         let temporal = Temporal::of(job, &costs);
         // Operation and microbatch effects both last for a layer's pass here.
         let sd = temporal.residual_sd.hypot(temporal.step_worker_sd).max(1e-6);

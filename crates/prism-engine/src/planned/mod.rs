@@ -20,15 +20,29 @@ pub use predict::{
 
 use prism_graph::PlannedStep;
 use prism_job::Job;
-use prism_job::cost::costs;
+use prism_job::cost::{StepCosts, costs};
 
-/// Step time of a job without noise, seconds: every GPU alike, every operation at its cost.
+/// Step time of a job without noise, seconds: what [`predict_job`] measures penalties from.
+///
+/// # Errors
+/// As [`noise_free_with`].
+pub fn noise_free_s(job: &Job) -> Result<f64, PlannedError> {
+    noise_free_with(job, &|_| {})
+}
+
+/// The same at costs as `change` leaves them, so that a part of the step can be taken out. Fully
+/// sharded jobs have their costs by layer: `change` sees as many chunks as there are layers.
 ///
 /// # Errors
 /// [`PlannedError::Graph`] if the schedule does not exist at this size.
-pub fn noise_free_s(job: &Job) -> Result<f64, PlannedError> {
+pub fn noise_free_with(
+    job: &Job,
+    change: &dyn Fn(&mut StepCosts),
+) -> Result<f64, PlannedError> {
     if fsdp::is_layered(job) {
-        return fsdp::noise_free_s(job);
+        return fsdp::noise_free_s(job, change);
     }
-    Ok(PlannedStep::new(job, &costs(job), 1)?.seconds()?)
+    let mut costs = costs(job);
+    change(&mut costs);
+    Ok(PlannedStep::new(job, &costs, 1)?.seconds()?)
 }

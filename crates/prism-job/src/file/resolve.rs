@@ -8,14 +8,14 @@ use super::{JOB_SCHEMA, ReadJob, ReadOptions, cluster, model, plan, variability}
 use crate::rules::{BrokenRule, nearest_plans};
 use crate::{Job, Plan, Training};
 
-/// What is wrong, and the possible plans nearest to an impossible one.
-type Refusal = (Vec<Violation>, Vec<Plan>);
+/// What is wrong, the possible plans nearest to an impossible one, and whether the file says a job.
+type Refusal = (Vec<Violation>, Vec<Plan>, bool);
 
 /// Reads a job file, or says all that is wrong with it.
 pub(super) fn read(text: &str, options: &ReadOptions) -> Result<ReadJob, Refusal> {
     let mut document = Document::new(text, &options.set);
     if !document.violations.is_empty() {
-        return Err((document.violations, Vec::new()));
+        return Err((document.violations, Vec::new(), false));
     }
     let raw = document.raw();
     let mut r = Resolver { document };
@@ -167,7 +167,7 @@ impl Resolver<'_> {
         };
         let mut all = self.document.violations;
         all.sort_by_key(|v| (v.span.is_none(), v.span.as_ref().map(|s| s.start)));
-        Err((all, plans))
+        Err((all, plans, whole))
     }
 
     /// A broken rule at its key in the file; at the first other key that the file has where it lacks

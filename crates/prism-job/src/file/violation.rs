@@ -38,6 +38,8 @@ pub struct Violations {
     /// Where nothing but the plan is wrong: the possible plans nearest to it on the same GPUs, the
     /// nearest first.
     pub nearest_plans: Vec<Plan>,
+    /// Whether the file is well formed, and only the job that it describes is impossible.
+    pub says_job: bool,
 }
 
 /// A job file that gives no job.
