@@ -50,6 +50,7 @@
 
 mod assemble;
 mod atomic;
+mod bench_table;
 mod check;
 mod csv_read;
 mod error;
@@ -71,6 +72,7 @@ mod thrift;
 mod violation;
 
 pub use atomic::{write_atomic, write_atomic_gz};
+pub use bench_table::{BenchTable, read_bench_table, read_bench_table_bytes};
 pub use check::DroppedStep;
 pub use error::{ColumnProblem, Foreign, IoError};
 pub use meta::meta_candidates;

@@ -14,6 +14,7 @@ mod diff;
 mod document;
 mod error;
 mod explain;
+mod fit;
 mod init;
 mod json;
 mod number;
@@ -32,21 +33,20 @@ mod whatif_reference;
 
 pub use blocks::{bars, sparkline};
 pub use calibrate::{calibrate_csv, calibrate_document};
-pub use check::{
-    CHECK_SCHEMA, CheckOutput, MemoryPart, StageFile, StepFile, ViolationFile,
-};
+pub use check::{CHECK_SCHEMA, CheckOutput, MemoryPart, StageFile, StepFile, ViolationFile};
 pub use chrome_trace::{ChromeTrace, Written};
 pub use csv_table::csv_text;
 pub use diff::{DiffOutput, ToleranceResult};
 pub use document::{Align, Block, Document, Row, Table};
 pub use error::ReportError;
 pub use explain::{EXPLAIN_SCHEMA, ExplainOutput};
+pub use fit::{FIT_CLUSTER_SCHEMA, FIT_JOB_SCHEMA, FitClusterOutput, FitJobOutput, FittedPoint};
 pub use init::{INIT_SCHEMA, InitOutput, PRESETS_SCHEMA, Preset, PresetsOutput};
 pub use json::{json_text, schema_text};
 pub use number::{Scale, big, count, p_value, percent, quantile_name, seconds};
 pub use place::{PLACE_SCHEMA, PlaceOutput};
-pub use predict::{InputKind, ModelKind, Over, PredictOutput, RequirementResult};
 pub use planned::{JobSummary, Throughput, cost_assumption, plan_name, variability_assumption};
+pub use predict::{InputKind, ModelKind, Over, PredictOutput, RequirementResult};
 pub use predict_job::{PREDICT_JOB_SCHEMA, PredictJobOutput};
 pub use replay::{REPLAY_SCHEMA, ReplayOutput};
 pub use resized::{ResizedOutput, SizeChange};

@@ -4,6 +4,7 @@ mod calibrate;
 mod check;
 mod diff;
 mod explain;
+mod fit;
 mod init;
 mod other;
 mod place;
@@ -23,6 +24,7 @@ pub(crate) use calibrate::CalibrateArgs;
 pub(crate) use check::CheckArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use explain::ExplainArgs;
+pub(crate) use fit::{FitClusterArgs, FitJobArgs};
 pub(crate) use init::{InitArgs, ListArg, Origin, PlanArgs};
 pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 pub(crate) use place::{ObjectiveArg, PlaceArgs};
@@ -62,6 +64,10 @@ pub(crate) enum Command {
     Predict(PredictArgs),
     /// Write a job file from presets or from another program's configuration
     Init(InitArgs),
+    /// Fit a cluster's efficiencies to measured step and collective times
+    FitCluster(FitClusterArgs),
+    /// Fit a job to its step times
+    FitJob(FitJobArgs),
     /// Check a job file: is it possible, does it fit, where does its step go
     Check(CheckArgs),
     /// Say which worker should be which (replica, stage) cell
@@ -95,6 +101,8 @@ impl Command {
             Command::Predict(args) => is_stdout(&args.output),
             Command::Place(args) => is_stdout(&args.output),
             Command::Check(args) => is_stdout(&args.output),
+            Command::FitCluster(args) => is_stdout(&args.output),
+            Command::FitJob(args) => is_stdout(&args.output),
             Command::Init(args) => args.list.is_none() && args.output == Path::new("-"),
             Command::Synth(args) => args.output == Path::new("-"),
             Command::Trace(args) => args.output == Path::new("-"),

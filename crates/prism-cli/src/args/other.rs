@@ -26,6 +26,10 @@ pub(crate) enum SchemaName {
     Check,
     /// `prism init --json`
     Init,
+    /// `prism fit-cluster --json`
+    FitCluster,
+    /// `prism fit-job --json`
+    FitJob,
     /// `prism init --list … --json`
     Presets,
     /// A job file

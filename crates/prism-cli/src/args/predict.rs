@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use prism_engine::predict::Draws;
 use prism_engine::resize::Target;
 
-use super::{SetArgs, TraceArgs};
 use super::values::{Guarantee, Requirement, probability, quantile, repetitions, samples, share};
+use super::{SetArgs, TraceArgs};
 
 /// Predict the distribution of step time from a trace, a profile or a job file
 ///
@@ -92,6 +92,7 @@ pub(crate) struct PredictArgs {
     /// Simulate every replica of a job, whatever that costs
     #[arg(long)]
     pub(crate) brute_force: bool,
+    #[command(flatten)]
     pub(crate) resize: ResizeArgs,
 }
 

@@ -3,7 +3,8 @@
 use clap::CommandFactory;
 use prism_engine::profile::Profile;
 use prism_report::{
-    CheckOutput, DiffOutput, ExplainOutput, InitOutput, PlaceOutput, PredictJobOutput, PredictOutput, PresetsOutput, ReplayOutput, SynthOutput,
+    CheckOutput, DiffOutput, ExplainOutput, FitClusterOutput, FitJobOutput, InitOutput,
+    PlaceOutput, PredictJobOutput, PredictOutput, PresetsOutput, ReplayOutput, SynthOutput,
     TimelineOutput, ValidateOutput, WhatifOutput, WhatifReferenceOutput, json_text, schema_text,
 };
 
@@ -20,6 +21,8 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::PredictJob => schema_text::<PredictJobOutput>(),
         SchemaName::Check => schema_text::<CheckOutput>(),
         SchemaName::Init => schema_text::<InitOutput>(),
+        SchemaName::FitCluster => schema_text::<FitClusterOutput>(),
+        SchemaName::FitJob => schema_text::<FitJobOutput>(),
         SchemaName::Presets => schema_text::<PresetsOutput>(),
         SchemaName::Job => json_text(&prism_job::job_schema()),
         SchemaName::Place => schema_text::<PlaceOutput>(),

@@ -5,6 +5,8 @@ mod calibrate;
 mod check;
 mod diff;
 mod explain;
+mod fit_cluster;
+mod fit_job;
 mod init;
 mod place;
 mod predict;
@@ -27,6 +29,8 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
         Command::Calibrate(args) => calibrate::run(args, context),
         Command::Predict(args) => predict::run(args, context),
         Command::Init(args) => init::run(args, context),
+        Command::FitCluster(args) => fit_cluster::run(args, context),
+        Command::FitJob(args) => fit_job::run(args, context),
         Command::Check(args) => check::run(args, context),
         Command::Place(args) => place::run(args, context),
         Command::Validate(args) => validate::run(args, context),

@@ -35,10 +35,7 @@ pub fn noise_free_s(job: &Job) -> Result<f64, PlannedError> {
 ///
 /// # Errors
 /// [`PlannedError::Graph`] if the schedule does not exist at this size.
-pub fn noise_free_with(
-    job: &Job,
-    change: &dyn Fn(&mut StepCosts),
-) -> Result<f64, PlannedError> {
+pub fn noise_free_with(job: &Job, change: &dyn Fn(&mut StepCosts)) -> Result<f64, PlannedError> {
     if fsdp::is_layered(job) {
         return fsdp::noise_free_s(job, change);
     }

@@ -143,7 +143,8 @@ fn completed(args: &InitArgs, imported: JobText) -> Result<Drafted, CliError> {
     }
     let mut warnings = imported.warnings;
     if missing.is_empty()
-        && let Err(JobFileError::Invalid(all)) = parse_job(&toml, &prism_job::ReadOptions::default())
+        && let Err(JobFileError::Invalid(all)) =
+            parse_job(&toml, &prism_job::ReadOptions::default())
     {
         warnings.extend(all.violations.iter().map(|v| v.render("", &all.text)));
     }
@@ -199,10 +200,8 @@ fn refused(all: &Violations) -> CliError {
 }
 
 fn list(what: ListArg, context: &Context) -> Result<Outcome, CliError> {
-    let preset = |p: presets::Listed| Preset {
-        name: p.name.to_owned(),
-        describe: p.describe.to_owned(),
-    };
+    let preset =
+        |p: presets::Listed| Preset { name: p.name.to_owned(), describe: p.describe.to_owned() };
     let (name, presets): (&str, Vec<Preset>) = match what {
         ListArg::Models => ("models", presets::models().map(preset).collect()),
         ListArg::Gpus => ("gpus", presets::gpus().map(preset).collect()),
