@@ -208,7 +208,9 @@ fn walk(factors: &[f64], step: &PrefetchStep, rng: &mut rand_chacha::ChaCha8Rng)
         if let Some(next) = step.layers.get(l + 1) {
             let free = (l + 1).checked_sub(step.depth as usize).map_or(0.0, |i| started[i]);
             gathered = gathered.max(free) + next.gather;
-            start.iter_mut().for_each(|s| *s = s.max(gathered));
+            for s in &mut start {
+                *s = s.max(gathered);
+            }
         }
     }
     start.iter().copied().fold(0.0, f64::max) + step.tail

@@ -152,7 +152,9 @@ fn joint_law(joint: Joint, members: usize, options: &MaxOptions) -> Result<Compo
             }
             largest.sort_unstable_by(f64::total_cmp);
             let joint = order_max(&[Replicas::new(&largest, 1)], options)?;
-            rows.iter_mut().for_each(|row| row.sort_unstable_by(f64::total_cmp));
+            for row in &mut rows {
+                row.sort_unstable_by(f64::total_cmp);
+            }
             let strata: Vec<_> = rows.iter().map(|row| Replicas::new(row, 1)).collect();
             let product = order_max(&strata, options)?;
             let widen = |bound: &QuantileCurve, pick: fn(f64, f64) -> f64| {

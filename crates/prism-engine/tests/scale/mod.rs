@@ -163,7 +163,9 @@ impl Pipeline<'_> {
             means,
         };
         let mut todo: Vec<_> = (0..stages).map(|s| order(s, stages, microbatches)).collect();
-        todo.iter_mut().for_each(|t| t.reverse());
+        for t in &mut todo {
+            t.reverse();
+        }
         let mut last: Vec<Option<Value>> = vec![None; stages];
         let mut arrived = vec![vec![[None; 2]; microbatches]; stages];
         // One operation per stage and round keeps the order close to time.
