@@ -1,13 +1,18 @@
 //! Jobs that need not exist: from a plan and a cluster's variability to the law of step time.
 
+mod assemble;
 mod error;
 mod fleet;
 mod fsdp;
+mod lanes;
 mod laws;
 mod lower;
+mod model;
 mod predict;
+mod transfers;
 
 pub use error::PlannedError;
+pub use model::{MOST_OPERATIONS, ModelOptions, PlannedJob, duration_model};
 pub use predict::{
     ClusterLaw, JobDistribution, JobOptions, JobPrediction, JobQuantile, JobSlowdown, predict_job,
 };

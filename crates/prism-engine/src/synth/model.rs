@@ -120,7 +120,7 @@ impl Drawing<'_> {
                 + at(&compute.worker_log, 0.0)
                 + of_step.map_or(0.0, |v| f64::from(*v));
             let spread = at(&compute.worker_spread, 1.0);
-            for (m, &op) in s.ops.iter().enumerate() {
+            for (m, op) in s.by_position() {
                 let position = compute.position_log.get(c * microbatches + m);
                 let mut log = scale + position.map_or(0.0, |p| f64::from(*p));
                 if rows > 0 {
