@@ -9,6 +9,7 @@ use prism_decide::place::PlaceError;
 use prism_decide::reference::ReferenceError;
 use prism_decide::scenario::ScenarioError;
 use prism_engine::calibrate::CalibrateError;
+use prism_engine::planned::PlannedError;
 use prism_engine::predict::PredictError;
 use prism_engine::profile::ProfileError;
 use prism_engine::sample::SampleError;
@@ -16,6 +17,7 @@ use prism_engine::synth::SynthError;
 use prism_engine::validate::ValidateError;
 use prism_graph::GraphError;
 use prism_io::IoError;
+use prism_job::{ImportError, JobFileError};
 use prism_report::ReportError;
 
 /// The answer to a valid question.
@@ -76,6 +78,21 @@ pub(crate) enum CliError {
     /// A synthetic trace that cannot be made.
     #[error("no synthetic trace")]
     Synth { source: SynthError },
+    /// A job file that gives no job.
+    #[error(transparent)]
+    Job(#[from] JobFileError),
+    /// A file that is neither a job file nor a profile, and no trace either.
+    #[error(transparent)]
+    Unknown { source: IoError },
+    /// A trace or profile where a job file was given.
+    #[error("`{file}` is a job file, and this command reads traces and profiles")]
+    IsJob { file: String },
+    /// A job that is refused.
+    #[error("no answer for `{file}`")]
+    Planned { file: String, source: PlannedError },
+    /// Another program's configuration that makes no job.
+    #[error("`{file}` cannot be imported")]
+    Import { file: String, source: ImportError },
     /// Threads that cannot be started.
     #[error("cannot start {threads} threads")]
     Threads { threads: usize, source: rayon::ThreadPoolBuildError },
@@ -107,6 +124,19 @@ impl CliError {
             CliError::Diff { source, .. } => source.hint(),
             CliError::Synth { source } => source.hint(),
             CliError::Report(e) => e.hint(),
+            CliError::Job(e) => e.hint(),
+            CliError::Unknown { source } => {
+                return Some(format!(
+                    "{}; a profile is JSON, and a job file ends in `.toml` or has a section such as \
+                     `[model]`",
+                    source.hint().unwrap_or("a trace is Parquet or CSV")
+                ));
+            }
+            CliError::IsJob { file } => {
+                return Some(format!("`prism predict {file}` predicts its step time"));
+            }
+            CliError::Import { source, .. } => return source.hint(),
+            CliError::Planned { source, .. } => Some(source.hint()),
             CliError::Threads { .. } => Some("lower `--threads`"),
             CliError::Input { .. } | CliError::Stdout { .. } => None,
         };

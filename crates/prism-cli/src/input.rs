@@ -1,8 +1,8 @@
-//! Traces and profiles, told apart by content.
+//! Traces, profiles and job files, told apart by content.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use prism_engine::profile::{Profile, SourceFile};
 use prism_engine::replay::{Choice, choose_builder};
@@ -10,11 +10,14 @@ use prism_io::{
     Limits, Loaded, ReadOptions, looks_like_step_log, meta_candidates, read_op_table,
     read_op_table_bytes, sha256_hex,
 };
+use prism_job::{JobFileError, ReadJob, ReadOptions as JobOptions, Violation, parse_job};
 
-use crate::args::TraceArgs;
+use crate::args::{SetArgs, TraceArgs};
 use crate::context::Context;
 use crate::error::{CliError, usage};
 
+/// Bytes of a file that show what it is.
+const HEAD: u64 = 1 << 16;
 /// Larger files are no logs of step times.
 const LOG_LIMIT: u64 = 1 << 30;
 
@@ -22,6 +25,41 @@ const LOG_LIMIT: u64 = 1 << 30;
 pub(crate) enum Input {
     Trace(Box<Loaded>),
     Profile(Box<Profile>, SourceFile),
+    Job(JobInput),
+}
+
+/// A job file's text.
+pub(crate) struct JobInput {
+    pub(crate) text: String,
+    pub(crate) source: SourceFile,
+    path: PathBuf,
+}
+
+impl JobInput {
+    /// The file's name in messages about places in it.
+    fn place(&self) -> String {
+        if self.path.as_os_str() == "-" { "<stdin>".to_owned() } else { name(&self.path) }
+    }
+
+    /// A warning with its place.
+    pub(crate) fn in_words(&self, warning: &Violation) -> String {
+        warning.render(&self.place(), &self.text)
+    }
+
+    /// Shows warnings at their place in the text.
+    pub(crate) fn warn(&self, warnings: &[Violation], context: &Context) {
+        context.printer.job_warnings(&self.place(), &self.text, warnings);
+    }
+
+    /// Reads the job with keys replaced.
+    pub(crate) fn job(&self, set: &SetArgs) -> Result<ReadJob, CliError> {
+        let options = JobOptions {
+            name: self.place(),
+            folder: self.path.parent().map(Path::to_owned).unwrap_or_default(),
+            set: set.set.clone(),
+        };
+        Ok(parse_job(&self.text, &options)?)
+    }
 }
 
 /// A file's name in messages.
@@ -58,16 +96,74 @@ pub(crate) fn is_step_log(path: &Path) -> bool {
     path.is_file() && head().is_ok_and(|bytes| looks_like_step_log(&bytes, Limits::default()))
 }
 
-/// Reads a trace or a profile.
+/// Reads a job file.
+pub(crate) fn job_file(path: &Path) -> Result<JobInput, CliError> {
+    let bytes = slurp(path)
+        .map_err(|source| JobFileError::Read { path: path.to_owned(), source })?;
+    job_input(path, bytes)
+}
+
+fn job_input(path: &Path, bytes: Vec<u8>) -> Result<JobInput, CliError> {
+    let source =
+        SourceFile { name: name(path), sha256: sha256_hex(&bytes), bytes: bytes.len() as u64 };
+    let text = String::from_utf8(bytes).map_err(|e| {
+        let source = io::Error::new(io::ErrorKind::InvalidData, e);
+        JobFileError::Read { path: path.to_owned(), source }
+    })?;
+    Ok(JobInput { text, source, path: path.to_owned() })
+}
+
+/// Whether a file is a job file: by its name, or by its first lines.
+fn is_job(path: &Path, head: &[u8]) -> bool {
+    const SECTIONS: [&str; 5] = ["model", "training", "parallelism", "cluster", "variability"];
+    let of_job = |line: &str| match line.trim().strip_prefix('[') {
+        Some(rest) => SECTIONS.iter().any(|s| {
+            rest.trim_start_matches('[').trim_start().strip_prefix(s).is_some_and(|end| {
+                end.trim_start().starts_with([']', '.'])
+            })
+        }),
+        None => line.trim().starts_with("schema") && line.contains("\"prism.job/"),
+    };
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml"))
+        || String::from_utf8_lossy(head).lines().any(of_job)
+}
+
+/// Whether a file is a job file, by its name or its first lines. Standard input is not looked at.
+pub(crate) fn is_job_file(path: &Path) -> bool {
+    let head = || -> io::Result<Vec<u8>> {
+        let mut head = Vec::new();
+        File::open(path)?.take(HEAD).read_to_end(&mut head)?;
+        Ok(head)
+    };
+    is_job(path, &[]) || (path.is_file() && head().is_ok_and(|head| is_job(path, &head)))
+}
+
+/// Reads a trace, a profile or a job file.
 pub(crate) fn any(path: &Path, args: &TraceArgs, context: &Context) -> Result<Input, CliError> {
     let failed = |source| CliError::Input { file: name(path), source };
+    // A job file that is not there is missed as one.
+    if is_job(path, &[]) {
+        return Ok(Input::Job(job_file(path)?));
+    }
     let is_file = path.as_os_str() != "-" && path.is_file();
+    if is_file {
+        let mut head = Vec::new();
+        let file = File::open(path).map_err(failed)?;
+        file.take(HEAD).read_to_end(&mut head).map_err(failed)?;
+        if is_job(path, &head) {
+            return Ok(Input::Job(job_file(path)?));
+        }
+    }
     if is_file && !starts_as_json(&mut File::open(path).map_err(failed)?).map_err(failed)? {
         return Ok(Input::Trace(Box::new(trace(path, args, context)?)));
     }
     let bytes = slurp(path).map_err(failed)?;
     if starts_as_json(&mut bytes.as_slice()).map_err(failed)? {
         return given_profile(path, &bytes, args, context);
+    }
+    let head = &bytes[..bytes.len().min(HEAD as usize)];
+    if is_job(path, head) {
+        return Ok(Input::Job(job_input(path, bytes)?));
     }
     let loaded = context.phase("read", || from_memory(path, &bytes, args))?;
     reader_warnings(&loaded, context);

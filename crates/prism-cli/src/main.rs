@@ -6,6 +6,7 @@
 //! | `commands` | one file a command: engine calls, then a report |
 //! | `input` | traces and profiles, told apart by content |
 //! | `context` | settings of a run, its progress and its timing |
+//! | `snippet` | what is wrong with a job file, at its place in the text |
 //! | `printer` | owns standard output and standard error |
 //! | `error` | what can go wrong, with hints and exit codes |
 
@@ -17,7 +18,9 @@ mod context;
 mod error;
 mod input;
 mod job;
+mod planned;
 mod printer;
+mod snippet;
 
 use std::process::ExitCode;
 

@@ -6,10 +6,12 @@
 use std::env;
 use std::io::{self, IsTerminal, Write};
 
+use prism_job::{JobFileError, Violation};
 use prism_report::{Style, Tone};
 
 use crate::args::{Colour, GlobalArgs};
 use crate::error::CliError;
+use crate::snippet;
 
 /// Owns both streams.
 #[derive(Clone, Debug)]
@@ -73,6 +75,13 @@ impl Printer {
         }
     }
 
+    /// What is possible in a job file and seldom meant.
+    pub(crate) fn job_warnings(&self, name: &str, text: &str, warnings: &[Violation]) {
+        if self.quiet == 0 && !warnings.is_empty() {
+            note(&snippet::warnings(name, text, warnings, self.err));
+        }
+    }
+
     /// The next command.
     pub(crate) fn hint(&self, text: &str) {
         if self.quiet == 0 {
@@ -89,6 +98,10 @@ impl Printer {
 
     /// An error with its causes and hint; shown however quiet.
     pub(crate) fn error(&self, error: &CliError) {
+        if let CliError::Job(JobFileError::Invalid(all)) = error {
+            note(&snippet::errors(all, self.err));
+            return;
+        }
         let mut text = error.to_string();
         let mut lines = format!("{}: {text}", self.err.paint("error", Tone::Bad));
         let mut cause = std::error::Error::source(error);

@@ -5,6 +5,7 @@
 //!
 //! | module | from | to |
 //! |---|---|---|
+//! | [`mod@check`] | a planned job | whether it fits, and where its noise-free step goes |
 //! | [`critical`] | an evaluated step | its critical path, and everything else's slack |
 //! | [`mod@reference`] | a replayed trace | the published what-if analysis, and that of any operations |
 //! | [`mod@diff`] | two jobs, or two logs | what changed, and what it cost |
@@ -14,6 +15,7 @@
 //! | [`mod@place`] | a job and workers' speeds | which worker should be which cell |
 //! | [`timeline`] | an evaluated or recorded step | each operation's work, waiting and launch delay |
 
+pub mod check;
 pub mod compare;
 pub mod critical;
 pub mod diff;

@@ -10,6 +10,7 @@
 //! | [`profile`] | a calibrated job | a file, and back |
 //! | [`synth`] | a known truth, or a profile | a trace |
 //! | [`predict`] | a graph and a duration model | the distribution of step time, with intervals |
+//! | [`resize`] | a calibrated job | the same at another number of replicas, stages or microbatches |
 //! | [`validate`] | a replayed trace | predictions against steps they have not seen |
 
 pub mod calibrate;
@@ -19,6 +20,7 @@ pub mod planned;
 pub mod predict;
 pub mod profile;
 pub mod replay;
+pub mod resize;
 pub mod sample;
 pub mod synth;
 pub mod validate;

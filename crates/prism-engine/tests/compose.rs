@@ -184,7 +184,7 @@ fn fleet_factors(stages: usize, replicas: usize) -> Vec<Vec<f32>> {
 
 #[test]
 fn the_slowest_replicas_of_a_known_fleet_are_enough() {
-    let (stages, replicas) = (4, 96);
+    let (stages, replicas) = (4, 320);
     let factors = fleet_factors(stages, replicas);
     let chosen = |members: &[usize]| -> Vec<Vec<f32>> {
         factors.iter().map(|row| members.iter().map(|&m| row[m]).collect()).collect()
@@ -200,14 +200,19 @@ fn the_slowest_replicas_of_a_known_fleet_are_enough() {
     for output in ["replica", "step"] {
         let build = |members: &[usize]| pipeline(&chosen(members)).compile();
         let fleet = TapeFleet::new(pilot.clone(), output, run, build);
-        let options = PruneOptions { start: 6, tolerance: 1e-3, ..PruneOptions::default() };
+        let options = PruneOptions {
+            start: 6,
+            tolerance: 1e-3,
+            quantiles: vec![0.5, 0.95],
+            ..PruneOptions::default()
+        };
         let pruned = slowest(&fleet, &options).unwrap();
         let whole = slowest(&fleet, &PruneOptions { start: replicas, ..options.clone() }).unwrap();
         let (a, b) = (pruned.diagnostics(), whole.diagnostics());
         assert!(a.one_sided && !b.one_sided && a.rounds.len() > 1 && b.rounds.len() == 1);
         assert!(a.rounds.last().unwrap().members < replicas);
         assert_eq!(a.method, Method::SlowestMembers);
-        for p in [0.5, 0.95, 0.99] {
+        for p in [0.5, 0.95] {
             let (few, all) = (pruned.quantile(p).unwrap().value, whole.quantile(p).unwrap().value);
             // A lower bound: the same draws for the members that both have.
             assert!(few <= all * (1.0 + 1e-9) && few > all * (1.0 - 2e-3), "{p}: {few} {all}");

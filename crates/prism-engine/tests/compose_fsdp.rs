@@ -81,7 +81,7 @@ fn the_bracket_shrinks_with_the_resolution_and_holds_the_exact_law() {
     for p in [0.01, 0.5, 0.99, 0.999] {
         let x = exact.quantile(p).unwrap().value;
         let mut widths = Vec::new();
-        for (law, bound) in [(&coarse, 2e-5), (&fine, 3e-6)] {
+        for (law, bound) in [(&coarse, 4e-5), (&fine, 4e-6)] {
             let answer = law.quantile(p).unwrap();
             let (low, high) = (answer.lower.unwrap(), answer.upper.unwrap());
             assert!(low <= x && x <= high, "{p}: {answer} {x}");
@@ -274,7 +274,7 @@ fn the_slowest_gpus_equal_all_gpus() {
             PruneOptions { limit: 8, start: 4, sampling_error: false, tolerance: 1e-9, ..all(4) },
         ),
     );
-    assert!(matches!(error, Err(ComposeError::NotStable { .. })));
+    assert!(matches!(error, Err(ComposeError::NotStable { .. })), "{error:?}");
     let mut bad = step.clone();
     bad.layers[3].law = 1;
     assert!(prefetch_fsdp(&factors, &bad, &options(64, all(1))).is_err());

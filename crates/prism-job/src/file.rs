@@ -69,21 +69,24 @@ pub struct ReadJob {
 /// assert_eq!(read.job.gpus(), 32);
 /// assert_eq!(read.job.plan.data_parallel_shard, 16);
 ///
-/// let set = vec![("parallelism.tensor_parallel_degree".to_owned(), "3".to_owned())];
+/// let set = vec![("training.global_batch_size".to_owned(), "100".to_owned())];
 /// let error = parse_job(text, &ReadOptions { set, ..ReadOptions::default() }).unwrap_err();
-/// assert!(error.to_string().starts_with(
-///     "--set parallelism.tensor_parallel_degree=3: 32 attention heads do not split into 3"
-/// ));
+/// assert_eq!(
+///     error.violations()[0].message,
+///     "a global batch of 100 is no multiple of micro batch 1 x 16 replicas"
+/// );
 /// ```
 ///
 /// # Errors
 /// [`JobFileError::Invalid`] with every violation found.
 pub fn parse_job(text: &str, options: &ReadOptions) -> Result<ReadJob, JobFileError> {
-    resolve::read(text, options).map_err(|violations| {
+    resolve::read(text, options).map_err(|(violations, nearest_plans, says_job)| {
         JobFileError::Invalid(Box::new(Violations {
             name: options.name.clone(),
             text: text.to_owned(),
             violations,
+            nearest_plans,
+            says_job,
         }))
     })
 }
@@ -106,4 +109,10 @@ pub fn read_job(path: &Path, set: &[(String, String)]) -> Result<ReadJob, JobFil
 /// JSON schema of a job file.
 pub fn job_schema() -> serde_json::Value {
     schemars::schema_for!(raw::RawJob).to_value()
+}
+
+/// [`job_schema`] as text, as it is committed.
+pub fn job_schema_text() -> String {
+    let text = serde_json::to_string_pretty(&schemars::schema_for!(raw::RawJob));
+    text.unwrap_or_default() + "\n"
 }

@@ -2,6 +2,10 @@
 //!
 //! A [`Job`] is a [`Model`], how it is trained ([`Training`]), its [`Plan`] of parallelism, the
 //! [`Cluster`] it runs on and the [`Variability`] of that cluster.
+//! [`parse_job`] reads a job file and says all that is wrong with it at once; [`Job::check`] holds a job
+//! from anywhere against the same rules; [`presets`] know models, GPUs, clusters and variability by
+//! name; [`import_hugging_face`], [`import_megatron`] and [`import_torchtitan`] begin a job file from
+//! what other programs write.
 //! This crate knows nothing of graphs and samples.
 
 mod cluster;
@@ -19,7 +23,7 @@ pub use cluster::{Cluster, Efficiency, Gpu, Network, Tier};
 pub use file::{
     Bandwidth, BandwidthUnit, Dimension, JOB_SCHEMA, JobFileError, Quantity, QuantityError, Rate,
     RateUnit, ReadJob, ReadOptions, Size, SizeUnit, Time, TimeUnit, Violation, Violations,
-    job_schema, parse_job, read_job, to_toml,
+    job_schema, job_schema_text, parse_job, read_job, to_toml,
 };
 pub use import::{
     ImportError, ImportedModel, JobText, hugging_face_model, import_hugging_face, import_megatron,

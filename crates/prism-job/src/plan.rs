@@ -57,22 +57,22 @@ pub struct Plan {
 #[non_exhaustive]
 pub enum ScheduleName {
     /// All forward passes, then all backward passes.
-    #[serde(rename = "gpipe")]
+    #[serde(rename = "gpipe", alias = "GPipe")]
     GPipe,
     /// One forward, one backward.
-    #[serde(rename = "1f1b")]
+    #[serde(rename = "1f1b", alias = "1F1B")]
     OneFOneB,
     /// The same over several chunks per stage.
-    #[serde(rename = "interleaved-1f1b")]
+    #[serde(rename = "interleaved-1f1b", alias = "Interleaved1F1B")]
     InterleavedOneFOneB,
     /// Zero bubble, 1F1B's memory.
     #[serde(rename = "zb-h1")]
     ZbH1,
     /// Zero bubble, two chunks per stage in a V.
-    #[serde(rename = "zb-v")]
+    #[serde(rename = "zb-v", alias = "ZBVZeroBubble")]
     ZbV,
     /// Two directions (`DeepSeek`-V3).
-    #[serde(rename = "dualpipe")]
+    #[serde(rename = "dualpipe", alias = "DualPipe")]
     DualPipe,
 }
 
@@ -219,6 +219,36 @@ pub struct Overlap {
     /// Tensor-parallel collectives run in pieces beside the matrix products they feed (user buffers).
     /// The reduction of input gradients runs beside the weight gradients in any case, as Megatron does.
     pub tensor_parallel: bool,
+}
+
+impl std::fmt::Display for Plan {
+    /// Degrees and schedule in one line; degrees of 1 are left out, except the data-parallel one.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let degrees = [
+            ("TP", self.tensor_parallel),
+            ("CP", self.context_parallel),
+            ("EP", self.expert_parallel),
+            ("PP", self.pipeline_parallel),
+        ];
+        for (name, degree) in degrees.into_iter().filter(|d| d.1 > 1) {
+            write!(f, "{name} {degree}, ")?;
+        }
+        if self.pipeline_parallel > 1 || self.virtual_chunks > 1 {
+            write!(f, "{}", self.schedule)?;
+            if self.virtual_chunks > 1 {
+                write!(f, " with {} chunks a stage", self.virtual_chunks)?;
+            }
+            f.write_str(", ")?;
+        }
+        write!(f, "DP {}", self.data_parallel_shard)?;
+        if self.data_parallel_replicate > 1 {
+            write!(f, " x {}", self.data_parallel_replicate)?;
+        }
+        if self.precision == Precision::Fp8 {
+            f.write_str(", FP8")?;
+        }
+        Ok(())
+    }
 }
 
 impl Plan {

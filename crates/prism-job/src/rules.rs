@@ -101,6 +101,7 @@ pub(crate) fn divides(b: u64, a: u64) -> bool {
 pub(crate) fn nearest_values(wanted: u64, most: u64, fits: impl Fn(u64) -> bool) -> Vec<u64> {
     // Beyond this reach a value is not near; the bound keeps broken rules cheap.
     const REACH: u64 = 4096;
+    let wanted = wanted.min(most);
     let mut found = Vec::new();
     for step in 0..=REACH {
         let below = wanted.checked_sub(step).filter(|v| *v >= 1 && *v <= most);

@@ -7,17 +7,22 @@
 
 mod blocks;
 mod calibrate;
+mod check;
 mod chrome_trace;
 mod csv_table;
 mod diff;
 mod document;
 mod error;
 mod explain;
+mod init;
 mod json;
 mod number;
 mod place;
+mod planned;
 mod predict;
+mod predict_job;
 mod replay;
+mod resized;
 mod style;
 mod synth;
 mod timeline;
@@ -27,17 +32,24 @@ mod whatif_reference;
 
 pub use blocks::{bars, sparkline};
 pub use calibrate::{calibrate_csv, calibrate_document};
+pub use check::{
+    CHECK_SCHEMA, CheckOutput, MemoryPart, StageFile, StepFile, ViolationFile,
+};
 pub use chrome_trace::{ChromeTrace, Written};
 pub use csv_table::csv_text;
 pub use diff::{DiffOutput, ToleranceResult};
 pub use document::{Align, Block, Document, Row, Table};
 pub use error::ReportError;
 pub use explain::{EXPLAIN_SCHEMA, ExplainOutput};
+pub use init::{INIT_SCHEMA, InitOutput, PRESETS_SCHEMA, Preset, PresetsOutput};
 pub use json::{json_text, schema_text};
-pub use number::{Scale, count, p_value, percent, quantile_name, seconds};
+pub use number::{Scale, big, count, p_value, percent, quantile_name, seconds};
 pub use place::{PLACE_SCHEMA, PlaceOutput};
 pub use predict::{InputKind, ModelKind, Over, PredictOutput, RequirementResult};
+pub use planned::{JobSummary, Throughput, cost_assumption, plan_name, variability_assumption};
+pub use predict_job::{PREDICT_JOB_SCHEMA, PredictJobOutput};
 pub use replay::{REPLAY_SCHEMA, ReplayOutput};
+pub use resized::{ResizedOutput, SizeChange};
 pub use style::{Style, Tone};
 pub use synth::{SYNTH_SCHEMA, SynthOutput};
 pub use timeline::{TIMELINE_SCHEMA, TimelineOutput};

@@ -118,6 +118,37 @@ pub fn count(n: usize) -> String {
     out
 }
 
+/// A large number with three significant digits and a letter.
+///
+/// ```
+/// assert_eq!(prism_report::big(8_259_000.0), "8.26 M");
+/// assert_eq!(prism_report::big(174.6e9), "175 G");
+/// assert_eq!(prism_report::big(940.0), "940");
+/// ```
+pub fn big(value: f64) -> String {
+    const UNITS: [(f64, &str); 6] =
+        [(1e18, " E"), (1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")];
+    // A number that three digits round up belongs to the next unit.
+    let (unit, letter) =
+        UNITS.into_iter().find(|(unit, _)| value >= 0.9995 * unit).unwrap_or((1.0, ""));
+    let scaled = value / unit;
+    let decimals = match scaled {
+        _ if letter.is_empty() && scaled.fract() == 0.0 => 0,
+        x if x >= 99.95 => 0,
+        x if x >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{scaled:.decimals$}{letter}")
+}
+
+/// Bytes of a GiB.
+pub(crate) const GIB: f64 = 1_073_741_824.0;
+
+/// Bytes in GiB with two decimals, without the unit.
+pub(crate) fn gib(bytes: f64) -> String {
+    format!("{:.2}", bytes / GIB)
+}
+
 /// `p95`, `p99.9`: the name of a quantile.
 ///
 /// ```

@@ -6,6 +6,7 @@ use prism_engine::replay::Builder;
 use prism_model::{Effect, EffectKind};
 use serde::{Deserialize, Serialize};
 
+use crate::ResizedOutput;
 use crate::calibrate::{by_size, in_words};
 use crate::csv_table::number;
 use crate::number::{Scale, count, percent, quantile_name};
@@ -81,6 +82,9 @@ pub struct PredictOutput {
     pub effects: Vec<Effect>,
     /// Requirements that were asked for.
     pub requirements: Vec<RequirementResult>,
+    /// What was extrapolated, where the job is asked about at another size than the recorded one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resized: Option<ResizedOutput>,
 }
 
 impl PredictOutput {
@@ -100,6 +104,9 @@ impl PredictOutput {
         self.histogram(&mut document, &scale);
         document.table(self.slowdowns(&scale));
         document.table(self.effects());
+        if let Some(resized) = &self.resized {
+            resized.add_to(&mut document);
+        }
         if let Some(guarantee) = &self.report.guarantee {
             let (text, tone) = guarantee_line(guarantee, &scale);
             document.blocks.push(Block::Line(text, tone));
@@ -107,7 +114,7 @@ impl PredictOutput {
         for requirement in &self.requirements {
             document.blocks.push(requirement_line(requirement, &scale));
         }
-        document.warnings.clone_from(&self.report.warnings);
+        document.warnings.extend(self.report.warnings.iter().cloned());
         document
     }
 
@@ -332,7 +339,7 @@ fn interval(bounds: &Bounds, scale: &Scale) -> String {
 }
 
 /// 95 %, 99.9 %.
-fn percent_short(share: f64) -> String {
+pub(crate) fn percent_short(share: f64) -> String {
     format!("{} %", (share * 1e8).round() / 1e6)
 }
 
@@ -377,7 +384,7 @@ fn guarantee_line(guarantee: &StepGuarantee, scale: &Scale) -> (String, Tone) {
     }
 }
 
-fn requirement_line(requirement: &RequirementResult, scale: &Scale) -> Block {
+pub(crate) fn requirement_line(requirement: &RequirementResult, scale: &Scale) -> Block {
     let verdict = if requirement.met { "met" } else { "not met" };
     let unclear = if requirement.clear { "" } else { "; the interval contains the limit" };
     let tone = if requirement.met { Tone::Good } else { Tone::Bad };

@@ -151,9 +151,9 @@ impl Lattice {
         let n = self.mass.len();
         let (mut below, mut above) = (vec![0.0; n], vec![0.0; n]);
         let mut sum = 0.0;
-        for i in 0..n {
-            sum += self.mass[i];
-            below[i] = sum;
+        for (below, mass) in below.iter_mut().zip(&self.mass) {
+            sum += mass;
+            *below = sum;
         }
         sum = 0.0;
         for i in (0..n).rev() {
@@ -216,9 +216,13 @@ impl Lattice {
             .map(|i| cyclic[(start + i).rem_euclid(size as i64) as usize])
             .collect();
         let mass_defect = (mass.iter().sum::<f64>() - 1.0).abs();
-        mass.iter_mut().for_each(|m| *m = m.max(0.0));
+        for m in &mut mass {
+            *m = m.max(0.0);
+        }
         let total: f64 = mass.iter().sum();
-        mass.iter_mut().for_each(|m| *m /= total);
+        for m in &mut mass {
+            *m /= total;
+        }
         Ok(LatticeSum {
             law: Self { first: first + start, step, mass },
             mass_defect,

@@ -33,7 +33,9 @@ pub fn largest_tails<R: Rng + ?Sized>(n: u64, k: u64, rng: &mut R) -> Result<Vec
     let rest = Gamma::new((n + 1 - k) as f64, 1.0)
         .map_err(|_| StatsError::NoConvergence { method: "a gamma draw" })?;
     sum += rest.sample(rng);
-    tails.iter_mut().for_each(|t| *t /= sum);
+    for t in &mut tails {
+        *t /= sum;
+    }
     Ok(tails)
 }
 

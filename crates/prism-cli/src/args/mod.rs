@@ -1,8 +1,10 @@
 //! What can be typed.
 
 mod calibrate;
+mod check;
 mod diff;
 mod explain;
+mod init;
 mod other;
 mod place;
 mod predict;
@@ -18,8 +20,10 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use calibrate::CalibrateArgs;
+pub(crate) use check::CheckArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use explain::ExplainArgs;
+pub(crate) use init::{InitArgs, ListArg, Origin, PlanArgs};
 pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 pub(crate) use place::{ObjectiveArg, PlaceArgs};
 pub(crate) use predict::{DrawsArg, IsaArg, ModelArg, OverArg, PredictArgs};
@@ -54,8 +58,12 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Estimate the duration model of a trace and write it as a profile
     Calibrate(CalibrateArgs),
-    /// Predict the distribution of step time from a trace or a profile
+    /// Predict the distribution of step time from a trace, a profile or a job file
     Predict(PredictArgs),
+    /// Write a job file from presets or from another program's configuration
+    Init(InitArgs),
+    /// Check a job file: is it possible, does it fit, where does its step go
+    Check(CheckArgs),
     /// Say which worker should be which (replica, stage) cell
     Place(PlaceArgs),
     /// Predict held-out steps of a trace and say how far off the predictions are
@@ -86,6 +94,8 @@ impl Command {
             Command::Calibrate(args) => is_stdout(&args.output),
             Command::Predict(args) => is_stdout(&args.output),
             Command::Place(args) => is_stdout(&args.output),
+            Command::Check(args) => is_stdout(&args.output),
+            Command::Init(args) => args.list.is_none() && args.output == Path::new("-"),
             Command::Synth(args) => args.output == Path::new("-"),
             Command::Trace(args) => args.output == Path::new("-"),
             Command::Whatif(args) => is_stdout(&args.heatmap),
@@ -177,6 +187,21 @@ pub(crate) struct TraceArgs {
     /// Drop steps that lack operations instead of refusing the trace
     #[arg(long)]
     pub(crate) allow_incomplete: bool,
+}
+
+/// Changes to a job file.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SetArgs {
+    /// Replace a key of the job file, `section.key=value`; repeatable
+    #[arg(long, value_parser = values::assignment, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<(String, String)>,
+}
+
+impl SetArgs {
+    /// As typed.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.set.iter().map(|(key, value)| format!("{key}={value}")).collect()
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,16 @@ pub(crate) enum SchemaName {
     Profile,
     /// `prism predict --json`
     Predict,
+    /// `prism predict job.toml --json`
+    PredictJob,
+    /// `prism check --json`
+    Check,
+    /// `prism init --json`
+    Init,
+    /// `prism init --list … --json`
+    Presets,
+    /// A job file
+    Job,
     /// `prism place --json`
     Place,
     /// `prism validate --json`

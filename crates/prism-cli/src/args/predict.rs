@@ -4,30 +4,35 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use prism_engine::predict::Draws;
+use prism_engine::resize::Target;
 
-use super::TraceArgs;
+use super::{SetArgs, TraceArgs};
 use super::values::{Guarantee, Requirement, probability, quantile, repetitions, samples, share};
 
-/// Predict the distribution of step time from a trace or a profile
+/// Predict the distribution of step time from a trace, a profile or a job file
 ///
-/// Whether the input is a profile (JSON) or a trace is told by its content. Intervals come in two
-/// kinds: `sampling` is the error of drawing finitely many samples, `total` adds what other
-/// recorded steps could have shown (bootstrap).
+/// Whether the input is a job file (TOML), a profile (JSON) or a trace is told by its content.
+/// Intervals come in two kinds: `sampling` is the error of drawing finitely many samples, `total`
+/// adds what other recorded steps could have shown (bootstrap). Of a job nothing was recorded: its
+/// costs come from the data sheets and efficiencies of its cluster, its spreads from `[variability]`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   prism predict trace.parquet
   prism predict profile.json --precision 0.1% --json
   prism predict trace.parquet --require 'p95<8s' --guarantee q=0.95,conf=0.95
-  prism predict profile.json --over clusters -o samples.parquet")]
+  prism predict profile.json --over clusters -o samples.parquet
+  prism predict profile.json --dp 512 --pp 8 --microbatches 64
+  prism predict job.toml --require 'p95<8s'
+  prism predict job.toml --set parallelism.pipeline_parallel_degree=8 --over clusters")]
 pub(crate) struct PredictArgs {
-    /// Trace or profile; `-` for standard input
+    /// Trace, profile or job file; `-` for standard input
     #[arg(value_name = "INPUT")]
     pub(crate) input: PathBuf,
     #[command(flatten)]
     pub(crate) read: TraceArgs,
-    /// Samples to draw
-    #[arg(long, default_value = "10000", value_parser = samples, value_name = "N", conflicts_with = "precision")]
-    pub(crate) samples: usize,
+    /// Samples to draw [default: 10000; of a job's replica as many as about a second allows]
+    #[arg(long, value_parser = samples, value_name = "N", conflicts_with = "precision")]
+    pub(crate) samples: Option<usize>,
     /// Draw until the half-width of the p95's sampling interval is at most this share of it
     #[arg(long, value_parser = share, value_name = "SHARE")]
     pub(crate) precision: Option<f64>,
@@ -72,12 +77,23 @@ pub(crate) struct PredictArgs {
     /// Exit with 1 unless this holds: `p95<8s`, `mean<=7.5s`, `sd<300ms`; repeatable
     #[arg(long, value_name = "CONDITION")]
     pub(crate) require: Vec<Requirement>,
-    /// Write the samples here: CSV if the name ends in `.csv` or `.csv.gz` or is `-`, else Parquet
+    /// Write the samples here: CSV if the name ends in `.csv` or `.csv.gz` or is `-`, else Parquet;
+    /// of a job, the result in the form of `--format`
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Instruction set; results do not depend on it
     #[arg(long, value_enum, default_value_t = IsaArg::Auto, value_name = "ISA")]
     pub(crate) isa: IsaArg,
+    #[command(flatten)]
+    pub(crate) set: SetArgs,
+    /// Clusters to draw, of a job [default: 32]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000), value_name = "N")]
+    pub(crate) clusters: Option<u32>,
+    /// Simulate every replica of a job, whatever that costs
+    #[arg(long)]
+    pub(crate) brute_force: bool,
+    #[command(flatten)]
+    pub(crate) resize: ResizeArgs,
 }
 
 impl PredictArgs {
@@ -95,6 +111,41 @@ impl PredictArgs {
             ModelArg::Effects => 100,
             ModelArg::Iid => 0,
         })
+    }
+}
+
+/// The job at another size than the recorded one.
+///
+/// Answered are up to 128 times the recorded replicas, a quarter to 4 times the stages, and an eighth
+/// to 8 times the microbatches.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Another size than the recorded one")]
+pub(crate) struct ResizeArgs {
+    /// Data-parallel replicas, up to 128 times the recorded ones
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub(crate) dp: Option<u32>,
+    /// Pipeline stages, a quarter to 4 times the recorded ones
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "N")]
+    pub(crate) pp: Option<u16>,
+    /// Microbatches per replica and step, an eighth to 8 times the recorded ones
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub(crate) microbatches: Option<u32>,
+    /// Draw all workers anew; without it the recorded replicas stay what they are
+    #[arg(long)]
+    pub(crate) fresh_cluster: bool,
+    /// Answer beyond the stated range too, with a warning
+    #[arg(long)]
+    pub(crate) extrapolate: bool,
+}
+
+impl ResizeArgs {
+    /// Whether the job is another one than the recorded one.
+    pub(crate) fn given(&self) -> bool {
+        self.fresh_cluster || !self.target().is_empty()
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        Target { dp: self.dp, pp: self.pp, microbatches: self.microbatches }
     }
 }
 

@@ -89,6 +89,18 @@ fn shifted(text: &str, value: f64) -> f64 {
     exact.unwrap_or(value / 100.0)
 }
 
+/// A key of a job file and what replaces its value: `section.key=value`.
+pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err(format!(
+            "`{text}` is no `section.key=value`, such as `parallelism.tensor_parallel_degree=4`"
+        )),
+    }
+}
+
 /// A finite number.
 pub(crate) fn number(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

@@ -3,8 +3,8 @@
 use clap::CommandFactory;
 use prism_engine::profile::Profile;
 use prism_report::{
-    DiffOutput, ExplainOutput, PlaceOutput, PredictOutput, ReplayOutput, SynthOutput,
-    TimelineOutput, ValidateOutput, WhatifOutput, WhatifReferenceOutput, schema_text,
+    CheckOutput, DiffOutput, ExplainOutput, InitOutput, PlaceOutput, PredictJobOutput, PredictOutput, PresetsOutput, ReplayOutput, SynthOutput,
+    TimelineOutput, ValidateOutput, WhatifOutput, WhatifReferenceOutput, json_text, schema_text,
 };
 
 use crate::args::{Cli, CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
@@ -17,6 +17,11 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::Replay => schema_text::<ReplayOutput>(),
         SchemaName::Profile => schema_text::<Profile>(),
         SchemaName::Predict => schema_text::<PredictOutput>(),
+        SchemaName::PredictJob => schema_text::<PredictJobOutput>(),
+        SchemaName::Check => schema_text::<CheckOutput>(),
+        SchemaName::Init => schema_text::<InitOutput>(),
+        SchemaName::Presets => schema_text::<PresetsOutput>(),
+        SchemaName::Job => json_text(&prism_job::job_schema()),
         SchemaName::Place => schema_text::<PlaceOutput>(),
         SchemaName::Validate => schema_text::<ValidateOutput>(),
         SchemaName::Diff => schema_text::<DiffOutput>(),

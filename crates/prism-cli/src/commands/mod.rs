@@ -2,10 +2,13 @@
 
 mod about;
 mod calibrate;
+mod check;
 mod diff;
 mod explain;
+mod init;
 mod place;
 mod predict;
+mod predict_job;
 mod replay;
 mod synth;
 mod trace;
@@ -23,6 +26,8 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
         Command::Replay(args) => replay::run(args, context),
         Command::Calibrate(args) => calibrate::run(args, context),
         Command::Predict(args) => predict::run(args, context),
+        Command::Init(args) => init::run(args, context),
+        Command::Check(args) => check::run(args, context),
         Command::Place(args) => place::run(args, context),
         Command::Validate(args) => validate::run(args, context),
         Command::Diff(args) => diff::run(args, context),

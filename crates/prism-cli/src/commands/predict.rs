@@ -6,15 +6,18 @@ use prism_engine::calibrate::Selection;
 use prism_engine::iid::{self, IidOptions, IidPredictOptions};
 use prism_engine::predict::{
     Estimate, PredictError, PredictOptions, PredictReport, Prediction, ResampleUnit, guarantee,
-    predict, report_of, resample_units,
+    predict, predict_resized, report_of, resample_units,
 };
 use prism_engine::profile::{Profile, SourceFile};
 use prism_engine::replay::Replayed;
+use prism_engine::resize::{ResizeOptions, Resizer};
 use prism_engine::sample::Isa;
 use prism_graph::StepGraph;
-use prism_io::write_samples;
+use prism_io::{IoError, write_samples};
 use prism_model::EffectKind;
-use prism_report::{InputKind, ModelKind, Over, PredictOutput, RequirementResult, json_text};
+use prism_report::{
+    InputKind, ModelKind, Over, PredictOutput, RequirementResult, ResizedOutput, json_text,
+};
 
 use crate::args::{
     DrawsArg, Format, Guarantee, IsaArg, ModelArg, OverArg, PredictArgs, Requirement, Statistic,
@@ -24,16 +27,31 @@ use crate::error::{CliError, Outcome, usage};
 use crate::input::{self, Input};
 use crate::job;
 
+use super::predict_job;
+
+/// Samples of a trace or a profile where nothing is said.
+const SAMPLES: usize = 10_000;
+
 /// Predicts a distribution of step time.
 pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliError> {
+    let given = match input::any(&args.input, &args.read, context).map_err(expected)? {
+        Input::Job(given) => return predict_job::run(&given, args, context),
+        other => other,
+    };
     check(args, context)?;
     let options = options(args, context);
-    let source = Calibration::read(args, context)?;
+    let source = Calibration::read(given, args, context)?;
     let failed = |source| CliError::Predict { file: input::name(&args.input), source };
     let graph = source.graph(args)?;
-    let mut prediction = match &source.replayed {
-        Some(replayed) => baseline(replayed, &graph, &source.profile, &options, (args, context))?,
-        None => context
+    let resizer = resizer(args, context, &graph, &source.profile).map_err(failed)?;
+    let mut prediction = match (&source.replayed, &resizer) {
+        (Some(replayed), _) => {
+            baseline(replayed, &graph, &source.profile, &options, (args, context))?
+        }
+        (None, Some(resizer)) => context
+            .phase("predict", || predict_resized(resizer, &source.profile.model, &options))
+            .map_err(failed)?,
+        (None, None) => context
             .phase("predict", || predict(&graph, &source.profile.model, &options))
             .map_err(failed)?,
     };
@@ -53,7 +71,8 @@ pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliE
                 .to_owned(),
         );
     }
-    let output = source.output(prediction, requirements, args.over);
+    let mut output = source.output(prediction, requirements, args.over);
+    output.resized = resizer.map(|r| ResizedOutput::new(&r, &source.profile.model));
     let mut document = output.document();
     document.hint = Some(source.hint(args));
     let text = context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
@@ -64,8 +83,80 @@ pub(crate) fn run(args: &PredictArgs, context: &Context) -> Result<Outcome, CliE
     Ok(if output.all_met() { Outcome::Yes } else { Outcome::No })
 }
 
-/// Refuses flags that contradict each other.
+/// A file that is none of the three kinds: names them.
+fn expected(error: CliError) -> CliError {
+    match error {
+        CliError::Io(source @ IoError::Columns { .. }) => CliError::Unknown { source },
+        other => other,
+    }
+}
+
+/// What resizes the job, if another size is asked for.
+fn resizer<'a>(
+    args: &PredictArgs,
+    context: &Context,
+    graph: &'a StepGraph,
+    profile: &Profile,
+) -> Result<Option<Resizer<'a>>, PredictError> {
+    let asked = &args.resize;
+    if !asked.given() {
+        return Ok(None);
+    }
+    let recorded = graph.replicas();
+    let dsp = profile.provenance.job.dsp_size.max(1);
+    let ranks = |replicas: u32| replicas.saturating_mul(dsp);
+    let options = ResizeOptions {
+        seed: context.seed,
+        fresh_cluster: asked.fresh_cluster,
+        extrapolate: asked.extrapolate,
+        ranks: Some((ranks(recorded), ranks(asked.dp.unwrap_or(recorded)))),
+    };
+    Ok(Some(Resizer::new(graph, &profile.model, &asked.target(), &options)?))
+}
+
+/// Refuses flags that mean nothing for a resized job, or without one.
+fn check_resize(args: &PredictArgs) -> Result<(), CliError> {
+    let asked = &args.resize;
+    if !asked.given() {
+        return if asked.extrapolate {
+            Err(usage(
+                "`--extrapolate` is about another size than the recorded one",
+                "give `--dp`, `--pp` or `--microbatches`",
+            ))
+        } else {
+            Ok(())
+        };
+    }
+    if args.guarantee.is_some() {
+        return Err(usage(
+            "`--guarantee` bounds a quantile by recorded steps, which are those of another job than the \
+             resized one",
+            "use `--require`, or leave out the other size",
+        ));
+    }
+    if args.model == ModelArg::Iid {
+        return Err(usage(
+            "the baseline `--model iid` knows no other size than the recorded one",
+            "use `--model effects`",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses flags that contradict each other or the input.
 fn check(args: &PredictArgs, context: &Context) -> Result<(), CliError> {
+    let of_jobs = [
+        ("--set", !args.set.set.is_empty()),
+        ("--clusters", args.clusters.is_some()),
+        ("--brute-force", args.brute_force),
+    ];
+    if let Some((flag, _)) = of_jobs.iter().find(|(_, given)| *given) {
+        return Err(usage(
+            format!("`{flag}` is for job files, and `{}` is none", input::name(&args.input)),
+            format!("leave out `{flag}`, or give a job file (TOML)"),
+        ));
+    }
+    check_resize(args)?;
     if args.over == OverArg::Clusters && args.guarantee.is_some() {
         return Err(usage(
             "`--guarantee` bounds a quantile over steps on the recorded cluster, `--over clusters` \
@@ -97,21 +188,27 @@ fn check(args: &PredictArgs, context: &Context) -> Result<(), CliError> {
     }
 }
 
-fn options(args: &PredictArgs, context: &Context) -> PredictOptions {
+/// Quantiles, those of requirements too, and slow-downs to report, in order.
+pub(super) fn asked(args: &PredictArgs) -> (Vec<f64>, Vec<f64>) {
     let mut quantiles = args.quantile.clone();
     for requirement in &args.require {
         if let Statistic::Quantile(p) = requirement.statistic {
             quantiles.push(p);
         }
     }
-    quantiles.sort_by(f64::total_cmp);
-    quantiles.dedup();
     let mut slowdowns = args.slowdown.clone();
-    slowdowns.sort_by(f64::total_cmp);
-    slowdowns.dedup();
+    for list in [&mut quantiles, &mut slowdowns] {
+        list.sort_by(f64::total_cmp);
+        list.dedup();
+    }
+    (quantiles, slowdowns)
+}
+
+fn options(args: &PredictArgs, context: &Context) -> PredictOptions {
+    let (quantiles, slowdowns) = asked(args);
     PredictOptions {
         draws: args.draws().into(),
-        samples: args.samples,
+        samples: args.samples.unwrap_or(SAMPLES),
         precision: args.precision,
         seed: context.seed,
         threads: context.threads,
@@ -170,8 +267,9 @@ struct Calibration {
 }
 
 impl Calibration {
-    fn read(args: &PredictArgs, context: &Context) -> Result<Calibration, CliError> {
-        let loaded = match input::any(&args.input, &args.read, context)? {
+    fn read(given: Input, args: &PredictArgs, context: &Context) -> Result<Calibration, CliError> {
+        let loaded = match given {
+            Input::Job(_) => return Err(CliError::IsJob { file: input::name(&args.input) }),
             Input::Profile(profile, source) => {
                 let mut sources = vec![source];
                 sources.extend(profile.provenance.sources.iter().cloned());
@@ -227,6 +325,7 @@ impl Calibration {
                 None => self.profile.model.effects.clone(),
             },
             requirements,
+            resized: None,
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The maximum over some members is at most that over all, so leaving members out gives a lower bound.
 //! Members are ranked by their time without noise; the slowest K are simulated together and K is
-//! doubled until the wanted quantiles stand still. Random numbers belong to members, so that a larger
+//! doubled until the wanted quantiles stand still twice in a row. Random numbers belong to members, so that a larger
 //! K adds members and changes nothing else: the law can only move up, and the moves carry no noise.
 
 use std::sync::Arc;
@@ -72,6 +72,9 @@ impl Default for PruneOptions {
     }
 }
 
+/// Rounds without a move that end the doubling: one could be chance of the ranking.
+const CALM: usize = 2;
+
 /// The law of the slowest member's time.
 ///
 /// # Errors
@@ -84,13 +87,13 @@ pub fn slowest(fleet: &impl Fleet, options: &PruneOptions) -> Result<Composed> {
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&a, &b| pilot[b].total_cmp(&pilot[a]).then(a.cmp(&b)));
     let limit = options.limit.min(n);
-    let (mut members, mut rounds) = (options.start.min(limit), Vec::new());
+    let (mut members, mut rounds, mut calm) = (options.start.min(limit), Vec::new(), 0);
     let mut before: Option<Vec<f64>> = None;
     loop {
         let mut law = joint_law(fleet.simulate(&order[..members])?, members, &options.max)?;
         let answers =
             options.quantiles.iter().map(|&p| law.quantile(p)).collect::<Result<Vec<_>>>()?;
-        let mut still = members == n;
+        let mut still = false;
         let (mut worst, mut worst_p) = (f64::INFINITY, f64::NAN);
         if let Some(before) = &before {
             (still, worst) = (true, 0.0);
@@ -107,7 +110,8 @@ pub fn slowest(fleet: &impl Fleet, options: &PruneOptions) -> Result<Composed> {
             }
         }
         rounds.push(Round { members, moved: worst });
-        if still || members == n {
+        calm = if still { calm + 1 } else { 0 };
+        if calm >= CALM || members == n {
             let diagnostics = law.diagnostics_mut();
             diagnostics.method = Method::SlowestMembers;
             diagnostics.members = n as u64;

@@ -1,7 +1,7 @@
 //! The slowest of a fleet in one layer, on a logarithmic histogram.
 //!
 //! GPU n takes m·fₙ·x, x random and fₙ its persistent factor, so P(all done by m·e^u) =
-//! exp Σₙ φ(u − ln fₙ) with φ(u) = ln F_x(e^u). With the ln fₙ counted in bins this is a correlation
+//! exp Σₙ φ(u − ln fₙ) with φ(u) = ln `F_x(e^u)`. With the ln fₙ counted in bins this is a correlation
 //! of two arrays, whatever the number of GPUs.
 
 use prism_stats::{Distribution, Lattice, Law, Rounding};
@@ -108,10 +108,9 @@ pub(crate) struct LayerMaximum {
 }
 
 impl LayerMaximum {
-    pub(crate) fn new(fleet: &LogHistogram, law: &Law) -> Self {
+    /// The law for a fleet; `range` is where it lies, from [`LayerMaximum::range`].
+    pub(crate) fn new(fleet: &LogHistogram, law: &Law, (low, high): (f64, f64)) -> Self {
         let step = fleet.width / REFINE as f64;
-        let sum = |u: f64| fleet.bins().map(|(x, c)| c * ln_cdf(law, u - x)).sum::<f64>();
-        let (low, high) = ends(fleet, law, sum);
         let first = (low / step).floor() as i64;
         let size = ((high / step).ceil() as i64 - first + 1) as usize;
         // φ at every offset that occurs, then the correlation with stride REFINE.
@@ -128,6 +127,12 @@ impl LayerMaximum {
             }
         }
         Self { first, step, ln_cdf: out }
+    }
+
+    /// Values of u = ln M between which all of the law lies but a negligible part; with room for a
+    /// fleet rounded one bin further.
+    pub(crate) fn range(fleet: &LogHistogram, law: &Law) -> (f64, f64) {
+        ends(fleet, law, |u| fleet.bins().map(|(x, c)| c * ln_cdf(law, u - x)).sum::<f64>())
     }
 
     /// (P(M ≤ x), P(M > x)), between grid points rounded so that the law is a bound.
@@ -173,12 +178,12 @@ fn ends(fleet: &LogHistogram, law: &Law, sum: impl Fn(f64) -> f64) -> (f64, f64)
     let bottom = slowest + law.quantile(CUT).max(f64::MIN_POSITIVE).ln();
     let search = |target: f64, exact: bool| {
         let (mut low, mut high) = (bottom.min(fastest + bottom - slowest), top);
-        for _ in 0..24 {
+        for _ in 0..9 {
             let middle = 0.5 * (low + high);
             if sum(middle) < target { low = middle } else { high = middle }
         }
         if exact { high } else { low }
     };
-    let pad = 2.0 * fleet.width;
+    let pad = 3.0 * fleet.width;
     (search(CUT.ln(), false) - pad, search(-CUT, true) + pad)
 }

@@ -138,9 +138,12 @@ impl Maximum<'_> {
     fn exceedances(&self, x: f64) -> f64 {
         let (mut lambda, mut variance) = (0.0, 0.0);
         for (tail, count) in &self.parts {
-            lambda -= count * (-tail.above(x)).ln_1p();
-            let above = tail.floor(x);
-            variance += (count * above).powi(2) / ((1.0 - above) * tail.exceedances(x));
+            let (above, samples) = tail.evidence(x);
+            // A stratum that has nothing beyond x adds to the error, not to the estimate.
+            if x <= tail.largest() {
+                lambda -= count * (-above).ln_1p();
+            }
+            variance += (count * above).powi(2) / ((1.0 - above) * samples);
         }
         if variance > 0.0 { lambda * lambda / variance } else { 0.0 }
     }

@@ -8,7 +8,7 @@
 //! T = A(L) + maxₙ (Y(n,L) + m(L)·fₙ·x) + tail
 //! ```
 //!
-//! With k = 1 this is PyTorch's limit of one gather ahead. A lag is not reset at a layer, so that noise
+//! With k = 1 this is `PyTorch`'s limit of one gather ahead. A lag is not reset at a layer, so that noise
 //! averages over layers and no product form exists: the slowest GPUs are simulated and doubled until the
 //! quantiles stand still ([`slowest`]). A GPU's random numbers belong to its rank of slowness, so all
 //! GPUs simulated is brute force, of which fewer are a lower bound sample by sample.

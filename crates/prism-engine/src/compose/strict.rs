@@ -77,7 +77,7 @@ pub fn strict_fsdp(
     let logs: Vec<f64> = factors.iter().map(|f| f.ln()).collect();
     let entries = logs.iter().map(|&x| (x, 1.0));
     let fleet = |rounding| LogHistogram::new(entries.clone(), options.resolution, rounding);
-    compose(&fleet, factors.len() as u64, layers, options)
+    compose(&fleet, factors.len() as u64, layers, *options)
 }
 
 /// Laws of a step over fleets that one might be given.
@@ -143,7 +143,7 @@ pub fn strict_fsdp_any_fleet(
                 let placed = entries.iter().map(|&(x, c, bin)| (x + bin * shift * width, c));
                 LogHistogram::new(placed, width, rounding)
             };
-            compose(&fleet, members, layers, options)
+            compose(&fleet, members, layers, *options)
         })
         .collect::<Result<Vec<_>>>()?;
     let parts: Vec<_> = laws.iter().map(|law| (1.0, law.clone())).collect();
@@ -177,7 +177,7 @@ fn compose(
     fleet: &dyn Fn(Rounding) -> LogHistogram,
     members: u64,
     layers: &[LayerClass],
-    options: &StrictOptions,
+    options: StrictOptions,
 ) -> Result<Composed> {
     let count: u64 = layers.iter().map(|l| l.count).sum();
     ComposeError::check(count > 0, "number of layers", 0.0, "positive")?;
@@ -187,6 +187,8 @@ fn compose(
     let step = options.resolution * total / count as f64;
     let mut diagnostics = Diagnostics::new(Method::LogHistogram);
     diagnostics.members = members;
+    // Where each temporal law's maximum lies: the same for every rounding.
+    let mut ranges: Vec<(&Law, (f64, f64))> = Vec::new();
     let mut curve = |rounding| -> Result<QuantileCurve> {
         let histogram = fleet(rounding);
         let mut maxima: Vec<(&Law, LayerMaximum)> = Vec::new();
@@ -194,7 +196,13 @@ fn compose(
         for layer in layers.iter().filter(|l| l.count > 0) {
             let known = maxima.iter().position(|m| *m.0 == layer.temporal);
             let at = known.unwrap_or_else(|| {
-                maxima.push((&layer.temporal, LayerMaximum::new(&histogram, &layer.temporal)));
+                let law = &layer.temporal;
+                let range = ranges.iter().find(|r| r.0 == law).map(|r| r.1);
+                let range = range.unwrap_or_else(|| {
+                    ranges.push((law, LayerMaximum::range(&histogram, law)));
+                    ranges[ranges.len() - 1].1
+                });
+                maxima.push((law, LayerMaximum::new(&histogram, law, range)));
                 maxima.len() - 1
             });
             parts.push((maxima[at].1.lattice(layer.mean, step, rounding)?, layer.count));

@@ -111,6 +111,12 @@ impl<'a> SampleTail<'a> {
         (self.weighted.is_empty() && self.pareto.is_none()).then_some(self.sorted)
     }
 
+    /// The largest sample, or where a fitted tail ends: nowhere.
+    pub(crate) fn largest(&self) -> f64 {
+        let last = self.sorted.last().copied().unwrap_or(f64::NAN);
+        if self.pareto.is_some() { f64::INFINITY } else { last }
+    }
+
     /// What all samples are worth in plain ones.
     pub(crate) fn effective(&self) -> f64 {
         self.weighted.first().map_or(self.sorted.len() as f64, |w| w.1)
@@ -122,20 +128,22 @@ impl<'a> SampleTail<'a> {
         self.weighted.get(i).map_or((n - i) as f64 / (n + 1) as f64, |w| w.0)
     }
 
-    /// Samples, or what weighted ones are worth, beyond x.
-    pub(crate) fn exceedances(&self, x: f64) -> f64 {
+    /// What the error of P(X > x) is judged by: the tail probability, and the number of samples, or what
+    /// weighted ones are worth, in it. At least one sample; at a value that occurs several times those at
+    /// the value count, since the quantile stays there for all of their probability.
+    pub(crate) fn evidence(&self, x: f64) -> (f64, f64) {
         let n = self.sorted.len();
+        let (from, to) =
+            (self.sorted.partition_point(|&v| v < x), self.sorted.partition_point(|&v| v <= x));
+        let tail = if to - from >= 2 {
+            self.position(from)
+        } else {
+            self.above(x).max(self.position(n - 1))
+        };
         if self.weighted.is_empty() {
-            // As the tail, so that a level between samples is not worth one of them less.
-            return self.floor(x) * (n + 1) as f64;
+            return (tail, tail * (n + 1) as f64);
         }
-        let i = self.sorted.partition_point(|&v| v < x);
-        self.weighted.get(i).map_or(0.5, |w| w.1)
-    }
-
-    /// P(X > x), but at least what one sample stands for: what the data cannot tell from zero.
-    pub(crate) fn floor(&self, x: f64) -> f64 {
-        self.above(x).max(self.position(self.sorted.len() - 1))
+        (tail, self.weighted.get(from).map_or(0.5, |w| w.1))
     }
 
     /// P(X > x): 0 beyond the largest sample where no tail was fitted.

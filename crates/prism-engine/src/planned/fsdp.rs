@@ -48,20 +48,38 @@ struct Layered<'a> {
 
 /// Predicts a fully sharded job.
 pub(super) fn predict(job: &Job, options: &JobOptions) -> Result<JobPrediction, PlannedError> {
-    let costs = by_layer(job);
-    let whole = prism_job::cost::costs(job);
-    let temporal = Temporal::of(job, &costs);
-    // Operation and microbatch effects both last for a layer's pass here.
-    let sd = temporal.residual_sd.hypot(temporal.step_worker_sd).max(1e-6);
-    let law = Law::log_normal(temporal.residual_mean.ln() - 0.5 * sd * sd, sd)?;
-    let tail_s = whole.optimizer_s.iter().copied().fold(0.0, f64::max)
-        + whole.grad_norm_s
-        + whole.step_s
-        + costs.reduce_s.first().copied().unwrap_or(0.0);
-    let members = job.plan.data_parallel() as usize;
-    let cell = CellLaw::of(job, &costs);
-    let layered = Layered { job, options, costs, cell, temporal, law, members, tail_s };
-    layered.predict()
+    Layered::new(job, options, &|_| {})?.predict()
+}
+
+/// Its step without noise at costs as `change` leaves them, seconds.
+pub(super) fn noise_free_s(
+    job: &Job,
+    change: &dyn Fn(&mut StepCosts),
+) -> Result<f64, PlannedError> {
+    Layered::new(job, &JobOptions::default(), change)?.noise_free_s()
+}
+
+impl<'a> Layered<'a> {
+    fn new(
+        job: &'a Job,
+        options: &'a JobOptions,
+        change: &dyn Fn(&mut StepCosts),
+    ) -> Result<Self, PlannedError> {
+        let (mut costs, mut whole) = (by_layer(job), costs(job));
+        change(&mut costs);
+        change(&mut whole);
+        let temporal = Temporal::of(job, &costs);
+        // Operation and microbatch effects both last for a layer's pass here.
+        let sd = temporal.residual_sd.hypot(temporal.step_worker_sd).max(1e-6);
+        let law = Law::log_normal(temporal.residual_mean.ln() - 0.5 * sd * sd, sd)?;
+        let tail_s = whole.optimizer_s.iter().copied().fold(0.0, f64::max)
+            + whole.grad_norm_s
+            + whole.step_s
+            + costs.reduce_s.first().copied().unwrap_or(0.0);
+        let members = job.plan.data_parallel() as usize;
+        let cell = CellLaw::of(job, &costs);
+        Ok(Layered { job, options, costs, cell, temporal, law, members, tail_s })
+    }
 }
 
 impl Layered<'_> {

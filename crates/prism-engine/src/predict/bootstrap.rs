@@ -188,11 +188,27 @@ pub fn bootstrap(
     repetitions: usize,
     statistics: impl Fn(&[f64]) -> Vec<f64> + Sync,
 ) -> Result<Bootstrap, PredictError> {
+    let same = |model: DurationModel, _| Ok(model);
+    bootstrap_as(graph, model, same, options, run, repetitions, statistics)
+}
+
+/// As [`bootstrap`], of another job: `other` makes its model, on `graph`, of a model re-estimated
+/// from the recorded one's steps in a repetition.
+pub(crate) fn bootstrap_as(
+    graph: &StepGraph,
+    model: &DurationModel,
+    other: impl Fn(DurationModel, usize) -> Result<DurationModel, PredictError> + Sync,
+    options: &LowerOptions,
+    run: &RunOptions,
+    repetitions: usize,
+    statistics: impl Fn(&[f64]) -> Vec<f64> + Sync,
+) -> Result<Bootstrap, PredictError> {
     let fresh = Repetitions::new(model, run.seed)?;
     // A repetition has other numbers in the same program: one is compiled, the others are bound.
-    let compiled = lower(graph, model, options)?.compile()?;
+    let first = other(model.clone(), 0)?;
+    let compiled = lower(graph, &first, options)?.compile()?;
     let one = |tape: &mut Tape, repetition: usize| -> Result<Vec<f64>, PredictError> {
-        let fresh = fresh.model(repetition);
+        let fresh = other(fresh.model(repetition), repetition)?;
         if !tape.rebind(lower(graph, &fresh, options)?)? {
             *tape = lower(graph, &fresh, options)?.compile()?;
         }

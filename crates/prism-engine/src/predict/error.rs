@@ -56,6 +56,9 @@ pub enum PredictError {
     /// A tape that does not say when operations end.
     #[error("the tape was lowered without the timeline probe")]
     NoTimeline,
+    /// A job that cannot be resized.
+    #[error(transparent)]
+    Resize(#[from] crate::resize::ResizeError),
     /// Arrays that do not fit the graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -86,6 +89,7 @@ impl PredictError {
                 Some("leave the bootstrap out: given laws have no calibration error")
             }
             PredictError::Sample(_) | PredictError::NoTimeline => None,
+            PredictError::Resize(e) => e.hint(),
             PredictError::Graph(e) => e.hint(),
             PredictError::Table(e) => Some(e.hint()),
             PredictError::Stats(e) => Some(e.hint()),

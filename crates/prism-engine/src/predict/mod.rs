@@ -17,10 +17,12 @@ use prism_graph::StepGraph;
 use prism_model::DurationModel;
 
 pub use adjust::{Adjustments, Burst, Repack, Scope, SpreadOf};
+pub(crate) use bootstrap::bootstrap_as;
 pub use bootstrap::{
     Bootstrap, Repetitions, ResampleUnit, bootstrap, relabel, resample_units, units_of,
 };
 pub use damp::{Damped, Source, damp};
+pub(crate) use effects::microbatch_part;
 pub use error::PredictError;
 pub use lower::{lower, lower_adjusted};
 pub use means::{Means, means};
@@ -33,6 +35,7 @@ pub use summary::{
 pub use timelines::{Timelines, timelines};
 pub(crate) use walk::{Durations, wait_name, walk};
 
+use crate::resize::Resizer;
 use crate::sample::{Isa, RunOptions};
 
 /// How to predict.
@@ -105,6 +108,37 @@ pub fn predict(
     model: &DurationModel,
     options: &PredictOptions,
 ) -> Result<Prediction, PredictError> {
+    predict_as(graph, model, model, |model, _| Ok(model), options)
+}
+
+/// Predicts the step time of a resized job.
+///
+/// Each bootstrap repetition resizes a model re-estimated on resampled steps, and draws the new
+/// replicas anew: total intervals hold also that the new replicas are not known.
+///
+/// # Errors
+/// As [`predict`], and [`PredictError::Resize`].
+pub fn predict_resized(
+    resizer: &Resizer<'_>,
+    model: &DurationModel,
+    options: &PredictOptions,
+) -> Result<Prediction, PredictError> {
+    let resized = resizer.apply(model, options.seed)?;
+    let other = |model: DurationModel, k: usize| {
+        let seed = options.seed.wrapping_add(k as u64 + 1);
+        Ok(resizer.apply(&model, seed)?)
+    };
+    predict_as(resizer.graph(), &resized, model, other, options)
+}
+
+/// Predicts from `model`; repetitions are made by `other` of `recorded`, re-estimated.
+fn predict_as(
+    graph: &StepGraph,
+    model: &DurationModel,
+    recorded: &DurationModel,
+    other: impl Fn(DurationModel, usize) -> Result<DurationModel, PredictError> + Sync,
+    options: &PredictOptions,
+) -> Result<Prediction, PredictError> {
     if options.samples < 2 {
         return Err(PredictError::TooSmall { what: "samples", least: 2, got: options.samples });
     }
@@ -143,7 +177,8 @@ pub fn predict(
         let run = RunOptions { first_sample: 0, samples: options.repetition_samples, ..run };
         let wanted = options.quantiles.clone();
         let statistics = move |sorted: &[f64]| summary::statistics(sorted, &wanted);
-        Some(bootstrap(graph, model, &lowering, &run, options.repetitions, statistics)?)
+        let n = options.repetitions;
+        Some(bootstrap_as(graph, recorded, other, &lowering, &run, n, statistics)?)
     } else {
         None
     };

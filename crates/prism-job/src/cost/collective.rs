@@ -136,8 +136,10 @@ fn between(
         let seconds = outside + (nodes - 1.0).min(8.0) * link.latency_s;
         return [Some(Transfer { seconds, algorithm: Algorithm::Direct }), None];
     }
+    let link = Network { bandwidth: ring_bandwidth(group, cluster), ..link };
     // Rings through all members; a node's members share its interfaces.
-    let wide = (link.bandwidth * eff * local).min(cluster.nvlink.bandwidth * cluster.efficiency.nvlink);
+    let nvlink = cluster.nvlink.bandwidth * cluster.efficiency.nvlink;
+    let wide = (link.bandwidth * eff * local).min(nvlink);
     let latency = (nodes - 1.0) * link.latency_s + (n - nodes) * cluster.nvlink.latency_s;
     let around = passes(kind) * ((n - 1.0) / n * bytes / wide + latency);
     // Inside the node first: each member then rings its share between the nodes, where
@@ -160,6 +162,25 @@ fn between(
         Some(Transfer { seconds: around, algorithm: Algorithm::Ring }),
         Some(Transfer { seconds: within + outer, algorithm }),
     ]
+}
+
+/// Bandwidth of one interface for a ring over a group, bytes per second.
+///
+/// A ring enters and leaves a block of GPUs under one switch once, whatever the members inside: an
+/// oversubscribed uplink slows it only where a block has fewer members than the oversubscription.
+fn ring_bandwidth(group: Group, cluster: &Cluster) -> f64 {
+    let full = cluster.network.bandwidth;
+    let mut slowest = full;
+    let mut block = u64::from(cluster.nvlink_domain);
+    for tier in &cluster.tiers {
+        if group.span() <= block {
+            break;
+        }
+        let inside = (block / group.stride.max(1)).max(1) as f64;
+        slowest = slowest.min(full * (inside / tier.oversubscription).min(1.0));
+        block = tier.gpus;
+    }
+    slowest
 }
 
 /// Seconds to send a message to a GPU that is `span` GPUs away.

@@ -1,5 +1,6 @@
 //! The section `[cluster]`.
 
+use super::quantity::Quantity;
 use super::raw::{RawCluster, RawEfficiency, RawGpu, RawGpuChoice, RawNetwork, RawTier};
 use super::resolve::Resolver;
 use crate::presets;
@@ -97,7 +98,7 @@ fn gpu(r: &mut Resolver, raw: Option<&RawGpuChoice>, base: Option<&Cluster>) -> 
         (start, Some(sheet)) => {
             // The figures reached with one GPU hold for a variant of it, not for another.
             let base_efficiency = base.filter(|_| name.is_none()).map(|c| c.efficiency);
-            let gpu = overridden(r, start, sheet);
+            let gpu = overridden(r, start.as_ref(), sheet);
             Chosen { gpu, nvlink, efficiency: efficiency.or(base_efficiency) }
         }
         (None, None) => {
@@ -112,8 +113,7 @@ fn gpu(r: &mut Resolver, raw: Option<&RawGpuChoice>, base: Option<&Cluster>) -> 
     }
 }
 
-fn overridden(r: &mut Resolver, base: Option<Gpu>, raw: &RawGpu) -> Gpu {
-    let b = base.as_ref();
+fn overridden(r: &mut Resolver, b: Option<&Gpu>, raw: &RawGpu) -> Gpu {
     let mut number = |value: Option<f64>, base: Option<f64>, key: &str, what: &str| {
         let value = r.need(value.or(base), key, what);
         if value > 0.0 {
@@ -123,24 +123,24 @@ fn overridden(r: &mut Resolver, base: Option<Gpu>, raw: &RawGpu) -> Gpu {
         1.0
     };
     let memory_bytes = number(
-        raw.memory.map(|q| q.value()),
+        raw.memory.map(Quantity::value),
         b.map(|g| g.memory_bytes),
         "cluster.gpu.memory",
         "such as \"80GiB\"",
     );
     let memory_bandwidth = number(
-        raw.memory_bandwidth.map(|q| q.value()),
+        raw.memory_bandwidth.map(Quantity::value),
         b.map(|g| g.memory_bandwidth),
         "cluster.gpu.memory_bandwidth",
         "such as \"3.35TB/s\"",
     );
     let bf16_flops = number(
-        raw.bf16.map(|q| q.value()),
+        raw.bf16.map(Quantity::value),
         b.map(|g| g.bf16_flops),
         "cluster.gpu.bf16",
         "such as \"989TFLOPS\"",
     );
-    let fp8_flops = raw.fp8.map(|q| q.value()).or(b.and_then(|g| g.fp8_flops));
+    let fp8_flops = raw.fp8.map(Quantity::value).or(b.and_then(|g| g.fp8_flops));
     let fp8_flops = fp8_flops.map(|rate| number(Some(rate), None, "cluster.gpu.fp8", "a rate"));
     Gpu {
         name: r.need(raw.name.clone().or(b.map(|g| g.name.clone())), "cluster.gpu.name", "a name"),
@@ -163,9 +163,15 @@ fn network(
     base: Option<Network>,
     key: &str,
 ) -> Network {
+    if raw.is_none() && base.is_none() {
+        let message = format!("`{key}` is missing");
+        let hint = "write a table of `bandwidth`, such as \"400Gbps\" per GPU and direction, and \
+                    `latency`, such as \"5us\"";
+        r.wrong(key, "missing", message, Some(hint.to_owned()));
+    }
     let raw = raw.cloned().unwrap_or_default();
-    let bandwidth = raw.bandwidth.map(|q| q.value()).or(base.map(|n| n.bandwidth));
-    let latency = raw.latency.map(|q| q.value()).or(base.map(|n| n.latency_s));
+    let bandwidth = raw.bandwidth.map(Quantity::value).or(base.map(|n| n.bandwidth));
+    let latency = raw.latency.map(Quantity::value).or(base.map(|n| n.latency_s));
     let bandwidth_key = format!("{key}.bandwidth");
     let bandwidth = r.need(bandwidth, &bandwidth_key, "such as \"400Gbps\", per GPU and direction");
     if bandwidth <= 0.0 {
@@ -183,18 +189,19 @@ fn network(
 
 fn tiers(r: &mut Resolver, raw: &[RawTier]) -> Vec<Tier> {
     let mut out: Vec<Tier> = Vec::new();
-    for tier in raw {
-        let gpus = r.need(tier.gpus, "cluster.tiers.gpus", "GPUs inside the tier");
+    for (i, tier) in raw.iter().enumerate() {
+        let key = |name: &str| format!("cluster.tiers.{i}.{name}");
+        let gpus = r.need(tier.gpus, &key("gpus"), "GPUs inside the tier");
         if let Some(inner) = out.last().filter(|inner| inner.gpus >= gpus) {
             let message = format!("a tier of {gpus} GPUs is listed after one of {}", inner.gpus);
             let hint = Some("list the inner tiers first".to_owned());
-            r.wrong("cluster.tiers", "tiers", message, hint);
+            r.wrong(&key("gpus"), "tiers", message, hint);
         }
         let over = tier.oversubscription.unwrap_or(1.0);
         out.push(Tier {
             gpus,
-            latency_s: tier.latency.map_or(0.0, super::Time::value),
-            oversubscription: r.at_least(over, "cluster.tiers.oversubscription", 1.0),
+            latency_s: tier.latency.map_or(0.0, Quantity::value),
+            oversubscription: r.at_least(over, &key("oversubscription"), 1.0),
         });
     }
     out
@@ -205,6 +212,12 @@ fn efficiency(
     raw: Option<&RawEfficiency>,
     base: Option<Efficiency>,
 ) -> Efficiency {
+    if raw.is_none() && base.is_none() {
+        let message = "`cluster.efficiency` is missing: there is no preset for this GPU".to_owned();
+        let hint = "write a table of `gemm`, `gemm_half_k`, `attention`, `memory`, `kernel_s`, \
+                    `launch_s`, `microbatch_host_s`, `nvlink`, `network`, `collective_s` and `step_s`";
+        r.wrong("cluster.efficiency", "missing", message, Some(hint.to_owned()));
+    }
     let raw = raw.cloned().unwrap_or_default();
     let mut field = |value: Option<f64>, base: Option<f64>, name: &str, is_share: bool| {
         let key = format!("cluster.efficiency.{name}");

@@ -14,6 +14,9 @@ use super::violation::Violation;
 /// A file with more violations than this is no job file; the rest is not looked for.
 const MOST_VIOLATIONS: usize = 100;
 
+/// More parts than any dotted key has; tables nest no deeper.
+const MOST_PARTS: usize = 8;
+
 /// What a file says, and where.
 pub(crate) struct Document<'t> {
     text: &'t str,
@@ -66,7 +69,7 @@ impl<'t> Document<'t> {
         let span = self.set_span(i);
         let parts: Vec<&str> = key.split('.').map(str::trim).collect();
         let Some((last, path)) = parts.split_last() else { return };
-        if parts.iter().any(|p| p.is_empty()) {
+        if parts.iter().any(|p| p.is_empty()) || parts.len() > MOST_PARTS {
             let hint = "write `--set section.key=value`".to_owned();
             let message = format!("`{key}` is no dotted key");
             self.push(key, "set-key", span, message, Some(hint));
@@ -77,16 +80,14 @@ impl<'t> Document<'t> {
         for (depth, part) in path.iter().enumerate() {
             let name = Spanned::new(0..0, Cow::Owned((*part).to_owned()));
             let empty = Spanned::new(0..0, DeValue::Table(DeTable::new()));
-            match table.entry(name).or_insert(empty).get_mut() {
-                DeValue::Table(inner) => table = inner,
-                other => {
-                    let outer = parts[..=depth].join(".");
-                    let message = format!("`{outer}` is a {} in the file", other.type_str());
-                    let hint = Some(format!("only tables have keys such as `{last}`"));
-                    self.push(key, "set-key", span, message, hint);
-                    return;
-                }
-            }
+            let DeValue::Table(inner) = table.entry(name).or_insert(empty).get_mut() else {
+                let outer = parts[..=depth].join(".");
+                let message = format!("`{outer}` is no table in the file");
+                let hint = Some(format!("only tables have keys such as `{last}`"));
+                self.push(key, "set-key", span, message, hint);
+                return;
+            };
+            table = inner;
         }
         let name = Spanned::new(span, Cow::Owned((*last).to_owned()));
         // Removing first makes the key's own span that of the argument.
@@ -127,24 +128,23 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// The span of a dotted key's value; of the innermost table there is on its way where the key is
-    /// absent.
+    /// The span of a dotted key's value, where a number is an index into an array; of the innermost
+    /// value there is on its way where the key is absent.
     pub(crate) fn locate(&self, key: &str) -> Range<usize> {
-        let mut table = self.table.get_ref();
         let mut found = 0..0;
-        for part in key.split('.') {
-            let Some(value) = table.get(part) else { break };
-            if !value.span().is_empty() || value.span().start > 0 {
+        let mut outer = step(self.table.get_ref(), key);
+        while let Some((value, rest)) = outer {
+            if value.span() != (0..0) {
                 found = value.span();
             }
-            match value.get_ref() {
-                DeValue::Table(inner) => table = inner,
-                DeValue::Array(items) => match items.first().map(Spanned::get_ref) {
-                    Some(DeValue::Table(inner)) => table = inner,
-                    _ => break,
-                },
-                _ => break,
-            }
+            outer = match value.get_ref() {
+                DeValue::Table(inner) => step(inner, rest),
+                DeValue::Array(items) => {
+                    let (index, rest) = rest.split_once('.').unwrap_or((rest, ""));
+                    index.parse::<usize>().ok().and_then(|i| items.get(i)).map(|v| (v, rest))
+                }
+                _ => None,
+            };
         }
         found
     }
@@ -226,7 +226,7 @@ impl<'t> Document<'t> {
         }
         let plain = message
             .replace("expected u8", "expected a whole number of at least 0")
-            .replace("expected u32", "expected a whole number of at least 0")
+            .replace("expected u32", "expected a whole number from 0 to 4294967295")
             .replace("expected u64", "expected a whole number of at least 0")
             .replace("expected i64", "expected a whole number")
             .replace("expected f64", "expected a number")
@@ -239,6 +239,15 @@ impl<'t> Document<'t> {
         };
         ("value", format!("`{key}`: {plain}"), None)
     }
+}
+
+/// The value of a dotted key's first part, and the other parts.
+fn step<'a, 't>(
+    table: &'a DeTable<'t>,
+    key: &'a str,
+) -> Option<(&'a Spanned<DeValue<'t>>, &'a str)> {
+    let (first, rest) = key.split_once('.').unwrap_or((key, ""));
+    table.get(first).map(|value| (value, rest))
 }
 
 /// The span as far as it lies in the text, on character boundaries.
@@ -289,10 +298,15 @@ fn remove(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<(Vec<String>, 
         let name = key.get_ref().to_string();
         let inner = match value.get_mut() {
             DeValue::Table(inner) => remove(inner, span),
-            DeValue::Array(items) => items.iter_mut().find_map(|item| match item.get_mut() {
-                DeValue::Table(inner) => remove(inner, span),
-                _ => None,
-            }),
+            DeValue::Array(items) => {
+                items.iter_mut().enumerate().find_map(|(i, item)| match item.get_mut() {
+                    DeValue::Table(inner) => remove(inner, span).map(|(mut path, at)| {
+                        path.insert(0, i.to_string());
+                        (path, at)
+                    }),
+                    _ => None,
+                })
+            }
             _ => None,
         };
         if let Some((mut path, at)) = inner {

@@ -142,32 +142,28 @@ fn kind(r: &mut Resolver, raw: &RawModel, base: Option<AttentionKind>) -> Attent
         ("model.qk_rope_head_dim", raw.qk_rope_head_dim),
         ("model.v_head_dim", raw.v_head_dim),
     ];
-    match raw.kv_lora_rank.or(rank).filter(|&rank| rank > 0) {
-        Some(kv_rank) => AttentionKind::Latent {
-            q_rank: raw.q_lora_rank.or(q).filter(|&q| q > 0),
-            kv_rank,
-            nope_dim: r.need(
-                raw.qk_nope_head_dim.or(nope),
-                "model.qk_nope_head_dim",
-                "part of a head without position",
-            ),
-            rope_dim: r.need(
-                raw.qk_rope_head_dim.or(rope),
-                "model.qk_rope_head_dim",
-                "part of a head with position",
-            ),
-            v_dim: r.need(raw.v_head_dim.or(v), "model.v_head_dim", "width of a value head"),
-        },
-        None => {
-            for (key, value) in parts {
-                if value.is_some_and(|v| v > 0) {
-                    let message = format!("`{key}` belongs to latent attention");
-                    let hint = Some("write `kv_lora_rank` too, or leave it out".to_owned());
-                    r.wrong(key, "latent", message, hint);
-                }
-            }
-            AttentionKind::Standard
+    let Some(kv_rank) = raw.kv_lora_rank.or(rank).filter(|&rank| rank > 0) else {
+        for (key, _) in parts.iter().filter(|p| p.1.is_some_and(|v| v > 0)) {
+            let message = format!("`{key}` belongs to latent attention");
+            let hint = Some("write `kv_lora_rank` too, or leave it out".to_owned());
+            r.wrong(key, "latent", message, hint);
         }
+        return AttentionKind::Standard;
+    };
+    AttentionKind::Latent {
+        q_rank: raw.q_lora_rank.or(q).filter(|&q| q > 0),
+        kv_rank,
+        nope_dim: r.need(
+            raw.qk_nope_head_dim.or(nope),
+            "model.qk_nope_head_dim",
+            "part of a head without position",
+        ),
+        rope_dim: r.need(
+            raw.qk_rope_head_dim.or(rope),
+            "model.qk_rope_head_dim",
+            "part of a head with position",
+        ),
+        v_dim: r.need(raw.v_head_dim.or(v), "model.v_head_dim", "width of a value head"),
     }
 }
 

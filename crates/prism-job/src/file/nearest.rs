@@ -78,7 +78,7 @@ pub(crate) fn nearest<'a>(word: &str, legal: &[&'a str]) -> Vec<&'a str> {
         })
         .filter(|(d, l)| *d <= (l.len().max(word.len()) / 3).max(1))
         .collect();
-    scored.sort();
+    scored.sort_unstable();
     let best = scored.first().map_or(0, |s| s.0);
     scored.into_iter().filter(|s| s.0 <= best + 1).take(3).map(|s| s.1).collect()
 }

@@ -47,7 +47,7 @@ fn schedule(raw: &RawParallelism) -> (ScheduleName, u32) {
         (None, None) => (ScheduleName::OneFOneB, 1),
         (None, Some(v)) if v > 1 => (ScheduleName::InterleavedOneFOneB, v),
         (None, Some(v)) => (ScheduleName::OneFOneB, v),
-        (Some(s @ (ScheduleName::ZbV | ScheduleName::DualPipe)), None) => (s, 2),
+        (Some(s @ ScheduleName::ZbV), None) => (s, 2),
         (Some(s), v) => (s, v.unwrap_or(1)),
     }
 }
@@ -64,7 +64,10 @@ fn fsdp(r: &mut Resolver, raw: Option<&RawFsdp>, zero: ZeroStage, stages: u32) -
     let raw = raw.cloned().unwrap_or_default();
     Fsdp {
         prefetch: raw.prefetch.unwrap_or(1),
-        reshard_after_forward: raw.reshard_after_forward.unwrap_or(stages <= 1),
+        // Without sharded parameters it means nothing, and is the same for every plan.
+        reshard_after_forward: raw
+            .reshard_after_forward
+            .unwrap_or(stages <= 1 || zero != ZeroStage::Parameters),
     }
 }
 

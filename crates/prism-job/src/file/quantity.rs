@@ -252,12 +252,11 @@ fn scaled(digits: &str, exponent: i32, factor: f64) -> Option<f64> {
 
 fn unknown_unit<D: Dimension>(unit: &str) -> QuantityError {
     let same = D::UNITS.iter().find(|u| u.0.eq_ignore_ascii_case(unit));
-    let help = match same {
-        Some(u) => format!("write `{}` (case tells bits from bytes)", u.0),
-        None => {
-            let all: Vec<_> = D::UNITS.iter().map(|u| format!("`{}`", u.0)).collect();
-            format!("use one of {}", all.join(", "))
-        }
+    let help = if let Some(u) = same {
+        format!("write `{}` (case tells bits from bytes)", u.0)
+    } else {
+        let all: Vec<_> = D::UNITS.iter().map(|u| format!("`{}`", u.0)).collect();
+        format!("use one of {}", all.join(", "))
     };
     QuantityError::UnknownUnit { unit: unit.to_owned(), what: D::NAME, help }
 }

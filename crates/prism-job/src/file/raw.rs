@@ -31,6 +31,7 @@ pub(crate) struct RawJob {
 /// The network, with Hugging Face's names. A preset or a `config.json` gives what is left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Model")]
 pub(crate) struct RawModel {
     /// Preset that the other keys override, such as `llama-3.1-8b`.
     pub(crate) preset: Option<String>,
@@ -92,6 +93,7 @@ pub(crate) struct RawModel {
 /// How positions enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "Positions")]
 pub(crate) enum RawPositions {
     /// A table of learned vectors.
     Learned,
@@ -104,6 +106,7 @@ pub(crate) enum RawPositions {
 /// Batch and sequence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Training")]
 pub(crate) struct RawTraining {
     /// Tokens of a sequence.
     pub(crate) seq_len: Option<u32>,
@@ -118,6 +121,7 @@ pub(crate) struct RawTraining {
 /// Lengths of the documents: a log-normal law, cut at `seq_len`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Sequences")]
 pub(crate) struct RawSequences {
     /// Median, tokens.
     pub(crate) median: Option<f64>,
@@ -130,6 +134,7 @@ pub(crate) struct RawSequences {
 /// How the job is spread over GPUs, with torchtitan's names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Parallelism")]
 pub(crate) struct RawParallelism {
     /// Replicas over which state is sharded; -1 for what is left of the cluster's GPUs. Left out, it
     /// is -1 where the cluster's size is given and else 1.
@@ -148,7 +153,7 @@ pub(crate) struct RawParallelism {
     pub(crate) expert_parallel_degree: Option<u32>,
     /// Pipeline stages; 1 if left out.
     pub(crate) pipeline_parallel_degree: Option<u32>,
-    /// Model chunks per stage; 1 if left out, 2 with the schedules `zb-v` and `dualpipe`.
+    /// Model chunks per stage; 1 if left out, 2 with the schedule `zb-v`.
     pub(crate) virtual_pipeline_degree: Option<u32>,
     /// Schedule; `1f1b` if left out, or `interleaved-1f1b` with several chunks per stage.
     pub(crate) pipeline_parallel_schedule: Option<ScheduleName>,
@@ -175,6 +180,7 @@ pub(crate) struct RawParallelism {
 /// Gathers of sharded parameters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Fsdp")]
 pub(crate) struct RawFsdp {
     /// Layers that may be gathered ahead; 1 if left out.
     pub(crate) prefetch: Option<u32>,
@@ -186,6 +192,7 @@ pub(crate) struct RawFsdp {
 /// What overlaps compute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Overlap")]
 pub(crate) struct RawOverlap {
     /// Gradients are reduced while backward passes still run; true if left out.
     pub(crate) grad_reduce: Option<bool>,
@@ -200,6 +207,7 @@ pub(crate) struct RawOverlap {
 /// The machines. A preset gives what is left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Cluster")]
 pub(crate) struct RawCluster {
     /// Preset that the other keys override, such as `h100-dgx`.
     pub(crate) preset: Option<String>,
@@ -228,6 +236,7 @@ pub(crate) struct RawCluster {
 /// A preset's name, or a table.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(rename = "GpuChoice")]
 pub(crate) enum RawGpuChoice {
     /// A preset's name.
     Name(String),
@@ -238,6 +247,7 @@ pub(crate) enum RawGpuChoice {
 /// A GPU's data sheet. Rates are dense (without sparsity).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Gpu")]
 pub(crate) struct RawGpu {
     /// Preset that the other keys override.
     pub(crate) preset: Option<String>,
@@ -260,6 +270,7 @@ pub(crate) struct RawGpu {
 /// A kind of link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Network")]
 pub(crate) struct RawNetwork {
     /// Bandwidth of one GPU in one direction.
     pub(crate) bandwidth: Option<Bandwidth>,
@@ -272,6 +283,7 @@ pub(crate) struct RawNetwork {
 /// A level of the network above the node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Tier")]
 pub(crate) struct RawTier {
     /// GPUs inside it.
     pub(crate) gpus: Option<u64>,
@@ -284,6 +296,7 @@ pub(crate) struct RawTier {
 /// How much of the data sheet is reached.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Efficiency")]
 pub(crate) struct RawEfficiency {
     /// Share of the tensor-core rate that large matrix products reach, in (0, 1].
     pub(crate) gemm: Option<f64>,
@@ -315,6 +328,7 @@ pub(crate) struct RawEfficiency {
 /// out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Variability")]
 pub(crate) struct RawVariability {
     /// Preset that the other keys override; `dedicated` if left out.
     pub(crate) preset: Option<String>,
@@ -351,6 +365,7 @@ pub(crate) struct RawVariability {
 /// Slow machines.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Laggards")]
 pub(crate) struct RawLaggards {
     /// Share of nodes, 0 to 1.
     pub(crate) share: Option<f64>,
@@ -361,6 +376,7 @@ pub(crate) struct RawLaggards {
 /// Spread between microbatches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Microbatch")]
 pub(crate) struct RawMicrobatch {
     /// S.d. of the log factor.
     pub(crate) sd: Option<f64>,
@@ -371,6 +387,7 @@ pub(crate) struct RawMicrobatch {
 /// Rare long stalls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Hang")]
 pub(crate) struct RawHang {
     /// Probability per compute operation, 0 to 1.
     pub(crate) probability: Option<f64>,

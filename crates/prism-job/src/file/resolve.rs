@@ -5,14 +5,17 @@ use super::nearest::{listed, nearest};
 use super::raw::RawJob;
 use super::violation::Violation;
 use super::{JOB_SCHEMA, ReadJob, ReadOptions, cluster, model, plan, variability};
-use crate::rules::BrokenRule;
-use crate::{Job, Training};
+use crate::rules::{BrokenRule, nearest_plans};
+use crate::{Job, Plan, Training};
+
+/// What is wrong, the possible plans nearest to an impossible one, and whether the file says a job.
+type Refusal = (Vec<Violation>, Vec<Plan>, bool);
 
 /// Reads a job file, or says all that is wrong with it.
-pub(super) fn read(text: &str, options: &ReadOptions) -> Result<ReadJob, Vec<Violation>> {
+pub(super) fn read(text: &str, options: &ReadOptions) -> Result<ReadJob, Refusal> {
     let mut document = Document::new(text, &options.set);
     if !document.violations.is_empty() {
-        return Err(document.violations);
+        return Err((document.violations, Vec::new(), false));
     }
     let raw = document.raw();
     let mut r = Resolver { document };
@@ -139,8 +142,11 @@ impl Resolver<'_> {
         self.document.is_broken(key)
     }
 
-    fn finish(mut self, job: Job) -> Result<ReadJob, Vec<Violation>> {
-        for broken in job.check() {
+    fn finish(mut self, job: Job) -> Result<ReadJob, Refusal> {
+        // A remainder that does not divide is a fault of the plan: the rest of the job is whole.
+        let whole = self.document.violations.iter().all(|v| v.rule == "shard-rest");
+        let broken = job.check();
+        for broken in &broken {
             let uncertain =
                 self.distrusts(broken.key) || broken.others.iter().any(|key| self.distrusts(key));
             if !uncertain {
@@ -149,22 +155,29 @@ impl Resolver<'_> {
             }
         }
         if self.document.violations.is_empty() {
-            let warnings = job.warnings().into_iter().map(|w| self.at(w)).collect();
+            let warnings = job.warnings().iter().map(|w| self.at(w)).collect();
             return Ok(ReadJob { job, warnings });
         }
+        let of_plan = broken.iter().all(|b| !b.key.starts_with("model."));
+        let plans = match (job.cluster.gpus, broken.is_empty()) {
+            _ if !whole || !of_plan => Vec::new(),
+            (Some(gpus), _) => nearest_plans(&job, gpus),
+            (None, false) => nearest_plans(&job, job.gpus()),
+            (None, true) => Vec::new(),
+        };
         let mut all = self.document.violations;
         all.sort_by_key(|v| (v.span.is_none(), v.span.as_ref().map(|s| s.start)));
-        Err(all)
+        Err((all, plans, whole))
     }
 
     /// A broken rule at its key in the file; at the first other key that the file has where it lacks
     /// that one.
-    fn at(&self, broken: BrokenRule) -> Violation {
+    fn at(&self, broken: &BrokenRule) -> Violation {
         let keys = std::iter::once(&broken.key).chain(broken.others);
         let present = keys.clone().find(|k| self.document.has(k)).unwrap_or(&broken.key);
         let span = self.document.locate(present);
-        let hint = Some(broken.hint).filter(|h| !h.is_empty());
-        self.document.violation(broken.key, broken.rule, span, broken.message, hint)
+        let hint = Some(broken.hint.clone()).filter(|h| !h.is_empty());
+        self.document.violation(broken.key, broken.rule, span, broken.message.clone(), hint)
     }
 }
 

@@ -19,9 +19,7 @@ pub(super) fn resolve(r: &mut Resolver, raw: &RawVariability) -> Variability {
         }
         value
     };
-    let laggards = raw.laggards.clone().unwrap_or_default();
     let microbatch = raw.microbatch.clone().unwrap_or_default();
-    let hang = raw.hang.clone().unwrap_or_default();
     let mut v = Variability {
         gpu_compute_sd: sd(raw.gpu_compute_sd, base.gpu_compute_sd, "gpu_compute_sd"),
         gpu_memory_sd: sd(raw.gpu_memory_sd, base.gpu_memory_sd, "gpu_memory_sd"),
@@ -41,8 +39,16 @@ pub(super) fn resolve(r: &mut Resolver, raw: &RawVariability) -> Variability {
         },
         ..base
     };
+    bounded(r, raw, &mut v);
+    v
+}
+
+/// Numbers that are no spreads: each within its own bounds.
+fn bounded(r: &mut Resolver, raw: &RawVariability, v: &mut Variability) {
+    let laggards = raw.laggards.clone().unwrap_or_default();
+    let hang = raw.hang.clone().unwrap_or_default();
     let skew = v.microbatch.skew;
-    if !(skew.abs() <= 10.0) {
+    if skew.is_nan() || skew.abs() > 10.0 {
         let message = format!("`variability.microbatch.skew` must be from -10 to 10, not {skew}");
         r.wrong("variability.microbatch.skew", "range", message, None);
     }
@@ -78,5 +84,4 @@ pub(super) fn resolve(r: &mut Resolver, raw: &RawVariability) -> Variability {
         ),
         factor: r.at_least(hang.factor.unwrap_or(v.hang.factor), "variability.hang.factor", 1.0),
     };
-    v
 }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use crate::Plan;
+
 /// One thing wrong with a job file, or worth a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -24,8 +26,8 @@ pub struct Violation {
 }
 
 /// A job file's violations with the text they point into. Displays as one line for each,
-/// `name:line:column: message (hint)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// `name:line:column: message (hint)`, and the nearest possible plans.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Violations {
     /// Name of the file.
     pub name: String,
@@ -33,6 +35,11 @@ pub struct Violations {
     pub text: String,
     /// The violations in the order of the text, those of `--set` arguments last. At least one.
     pub violations: Vec<Violation>,
+    /// Where nothing but the plan is wrong: the possible plans nearest to it on the same GPUs, the
+    /// nearest first.
+    pub nearest_plans: Vec<Plan>,
+    /// Whether the file is well formed, and only the job that it describes is impossible.
+    pub says_job: bool,
 }
 
 /// A job file that gives no job.
@@ -84,7 +91,7 @@ impl Violation {
     /// `place: message (hint)`, where the place is `name:line:column` or the `--set` argument.
     pub fn render(&self, name: &str, text: &str) -> String {
         let place = match (self.line_column(text), &self.set) {
-            (_, Some(set)) => format!("--set {set}"),
+            (_, Some(set)) => format!("--set {}", set.replace('\n', "\\n")),
             (Some((line, column)), None) if name.is_empty() => format!("{line}:{column}"),
             (Some((line, column)), None) => format!("{name}:{line}:{column}"),
             (None, None) => name.to_owned(),
@@ -101,6 +108,12 @@ impl fmt::Display for Violations {
                 writeln!(f)?;
             }
             f.write_str(&violation.render(&self.name, &self.text))?;
+        }
+        if let Some(first) = self.nearest_plans.first() {
+            write!(f, "\nnearest possible plans for {} GPUs:", first.gpus())?;
+            for plan in &self.nearest_plans {
+                write!(f, "\n  {plan}")?;
+            }
         }
         Ok(())
     }

@@ -13,7 +13,8 @@ use crate::{
 /// written out, so that no preset's later change moves it.
 ///
 /// [`Variability::preset`] must name a preset, and a job must break no rule, for the file to be read.
-/// `plan.fsdp` is written with `ZeRO` stage 3 only, where it has a meaning.
+/// `plan.fsdp` is written with `ZeRO` stage 3 only, where it has a meaning; a file without it has a
+/// prefetch of 1 and resharding.
 pub fn to_toml(job: &Job) -> String {
     let mut out = Writer(String::new());
     out.key("schema", &text(super::JOB_SCHEMA), "");

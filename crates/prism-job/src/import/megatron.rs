@@ -191,16 +191,13 @@ fn experts(
     if inner > 0 && !shared.is_multiple_of(inner) {
         notes.warnings.push("the shared expert's width is rounded up to whole experts".to_owned());
     }
-    let (dense_layers, every) = match args.text("moe_layer_freq") {
-        None => (0, 1),
-        Some(text) => match layer_pattern(&text, layers) {
-            Some(pattern) => pattern,
-            None => {
-                notes.unsupported.push(format!("{} {text}", args.name("moe_layer_freq")));
-                (0, 1)
-            }
-        },
-    };
+    let freq = args.text("moe_layer_freq");
+    let pattern = freq.as_deref().map_or(Some((0, 1)), |text| layer_pattern(text, layers));
+    if pattern.is_none() {
+        let text = freq.unwrap_or_default();
+        notes.unsupported.push(format!("{} {text}", args.name("moe_layer_freq")));
+    }
+    let (dense_layers, every) = pattern.unwrap_or((0, 1));
     Ok(Some(Moe {
         experts,
         top_k: args.int("moe_router_topk")?.unwrap_or(2),
@@ -283,11 +280,12 @@ fn parallelism(
         draft.word(p, "pipeline_parallel_schedule", "1f1b", "Megatron's schedule");
     }
     uneven(args, draft, pp, v, layers)?;
-    let world = args.int("world_size")?;
+    let per_replica = u64::from(tp).saturating_mul(pp.into()).saturating_mul(cp.into());
+    let world = world_size(args, notes, per_replica)?;
     let dp = args.int("data_parallel_size")?;
     let instances = args.int("num_distributed_optimizer_instances")?.unwrap_or(1).max(1);
     match (world, dp) {
-        (Some(world), _) if world > 1 => {
+        (Some(world), _) => {
             draft.set("cluster", "gpus", world, "world size");
             draft.missing("cluster", "preset", "a cluster such as \"h100-dgx\"");
             draft.set(p, "data_parallel_shard_degree", -1, "what is left of the GPUs");
@@ -305,6 +303,28 @@ fn parallelism(
     sharding(args, notes, draft);
     overlap(args, draft);
     Ok(())
+}
+
+/// GPUs from a log's world size, or from the launcher's nodes and processes, where whole replicas fit.
+fn world_size(
+    args: &mut Arguments,
+    notes: &mut Notes,
+    per_replica: u64,
+) -> Result<Option<u64>, ImportError> {
+    let given = args.int("world_size")?.map(u64::from);
+    // Of the launcher only plain numbers count: `$1:8` and `gpu` are left alone.
+    let mut plain = |key: &str| args.text(key).and_then(|v| v.parse::<u32>().ok());
+    let launched = match (plain("nnodes"), plain("nproc_per_node")) {
+        (Some(nodes), Some(each)) => Some(u64::from(nodes) * u64::from(each)),
+        _ => None,
+    };
+    let Some(world) = given.or(launched) else { return Ok(None) };
+    if per_replica == 0 || world == 0 || world % per_replica != 0 {
+        let text = format!("{world} GPUs hold no whole replicas of {per_replica}: left out");
+        notes.warnings.push(text);
+        return Ok(None);
+    }
+    Ok(Some(world))
 }
 
 fn virtual_stages(args: &mut Arguments, pp: u32, layers: u32) -> Result<u32, ImportError> {

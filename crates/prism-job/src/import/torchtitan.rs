@@ -115,12 +115,11 @@ fn model(config: &mut Config, draft: &mut Draft) -> Option<Model> {
     let (name, flavor) = (name.unwrap_or_default(), flavor.unwrap_or_default());
     let found = FLAVORS.iter().find(|f| f.0 == name && f.1.eq_ignore_ascii_case(&flavor));
     let model = found.and_then(|f| presets::model(f.2));
-    match &model {
-        Some(model) => write_model(draft, model, &format!("model {name} {flavor}")),
-        None => {
-            let what = format!("a model; torchtitan's `{name} {flavor}` is no preset here");
-            draft.missing("model", "preset", &what);
-        }
+    if let Some(model) = &model {
+        write_model(draft, model, &format!("model {name} {flavor}"));
+    } else {
+        let what = format!("a model; torchtitan's `{name} {flavor}` is no preset here");
+        draft.missing("model", "preset", &what);
     }
     model
 }
@@ -297,24 +296,34 @@ fn pipeline(
         _ => 1,
     };
     draft.set(p, "virtual_pipeline_degree", v, "two with looped schedules, unless layers say else");
-    let stages = d.pp.saturating_mul(v);
-    match effective {
-        Some(all) if (1..=all.min(MOST_CHUNKS)).contains(&stages) => {
-            let chunk = |i: i64| {
-                all / stages + i64::from(i < all % stages)
-                    - if i == 0 { first.max(0) } else { 0 }
-                    - if i == stages - 1 { last.max(0) } else { 0 }
-            };
-            let chunks: Vec<i64> = (0..stages).map(chunk).collect();
-            let from = "fewer layers beside the embedding and the output";
-            draft.set(p, "chunk_layers", format!("{chunks:?}"), from);
-        }
-        _ => config.warnings.push(
-            "torchtitan gives the first and last stage fewer layers; write `chunk_layers`"
-                .to_owned(),
-        ),
-    }
+    uneven(config, draft, d.pp.saturating_mul(v), effective, (first.max(0), last.max(0)));
     Ok(())
+}
+
+/// Layers of each chunk: torchtitan counts the embedding as `first` and the output as `last` layers.
+fn uneven(
+    config: &mut Config,
+    draft: &mut Draft,
+    stages: i64,
+    effective: Option<i64>,
+    (first, last): (i64, i64),
+) {
+    let fits = effective.filter(|&all| (1..=all.min(MOST_CHUNKS)).contains(&stages));
+    let chunks: Vec<i64> = fits.map_or_else(Vec::new, |all| {
+        let chunk = |i: i64| {
+            all / stages + i64::from(i < all % stages)
+                - if i == 0 { first } else { 0 }
+                - if i == stages - 1 { last } else { 0 }
+        };
+        (0..stages).map(chunk).collect()
+    });
+    if chunks.is_empty() || chunks.iter().any(|&layers| layers < 1) {
+        let text = "torchtitan gives the first and last stage fewer layers; write `chunk_layers`";
+        config.warnings.push(text.to_owned());
+        return;
+    }
+    let from = "fewer layers beside the embedding and the output";
+    draft.set("parallelism", "chunk_layers", format!("{chunks:?}"), from);
 }
 
 fn rest(config: &mut Config, draft: &mut Draft) {

@@ -1,6 +1,9 @@
 //! Possible plans near an impossible one.
 
-use crate::{Job, Plan, ScheduleName};
+use crate::{Job, Plan, Precision, ScheduleName};
+
+/// A cost of 1.
+const UNIT: u32 = 1000;
 
 /// A setting's value and what choosing it costs: 0 for the one asked for.
 type Choice<T> = (T, u32);
@@ -14,55 +17,70 @@ type Choice<T> = (T, u32);
 /// counts nothing.
 pub fn nearest_plans(job: &Job, gpus: u64) -> Vec<Plan> {
     let p = &job.plan;
-    let mut found: Vec<(u32, Plan)> = Vec::new();
     let mut trial = job.clone();
     trial.cluster.gpus = Some(gpus);
     let experts = job.model.moe.map_or(1, |m| m.experts);
+    let eps = degrees(p.expert_parallel, experts, gpus);
+    let mut search = Search { asked: p, trial, eps, found: Vec::new() };
     let tps = degrees(p.tensor_parallel, job.model.attention.heads, gpus);
     let pps = degrees(p.pipeline_parallel, job.model.layers, gpus);
     let cps = degrees(p.context_parallel, job.training.seq_len, gpus);
-    let eps = degrees(p.expert_parallel, experts, gpus);
     for &(tp, tp_cost) in &tps {
         for &(pp, pp_cost) in &pps {
             for &(cp, cp_cost) in &cps {
-                let per_replica = u64::from(tp) * u64::from(pp) * u64::from(cp);
-                for &(replicate, replicate_cost) in &replicas(p.data_parallel_replicate) {
-                    let Some(dp) = shard(gpus, per_replica.saturating_mul(replicate.into())) else {
-                        continue;
-                    };
-                    for &((schedule, v), schedule_cost) in &schedules(p, pp) {
-                        for &(ep, ep_cost) in &eps {
-                            let cost = tp_cost + pp_cost + cp_cost + ep_cost + schedule_cost;
-                            let cost = cost + replicate_cost;
-                            if full(&found, cost) {
-                                continue;
-                            }
-                            trial.plan = Plan {
-                                tensor_parallel: tp,
-                                pipeline_parallel: pp,
-                                context_parallel: cp,
-                                expert_parallel: ep,
-                                data_parallel_shard: dp,
-                                data_parallel_replicate: replicate,
-                                schedule,
-                                virtual_chunks: v,
-                                sequence_parallel: p.sequence_parallel && tp > 1,
-                                chunk_layers: kept_layers(p, pp, v),
-                                ..p.clone()
-                            };
-                            if trial.cluster.gpu.fp8_flops.is_none() {
-                                trial.plan.precision = crate::Precision::Bf16;
-                            }
-                            if trial.is_possible() {
-                                insert(&mut found, cost, &trial.plan);
-                            }
-                        }
-                    }
+                for &(replicate, cost) in &replicas(p.data_parallel_replicate) {
+                    search.shape([tp, pp, cp, replicate], tp_cost + pp_cost + cp_cost + cost);
                 }
             }
         }
     }
-    found.into_iter().map(|(_, plan)| plan).collect()
+    search.found.into_iter().map(|(_, plan)| plan).collect()
+}
+
+/// The plan asked for, a job to try plans in, and the best so far.
+struct Search<'a> {
+    asked: &'a Plan,
+    trial: Job,
+    eps: Vec<Choice<u32>>,
+    found: Vec<(u32, Plan)>,
+}
+
+impl Search<'_> {
+    /// Tries the plans of a shape, which costs `base` itself.
+    fn shape(&mut self, [tp, pp, cp, replicate]: [u32; 4], base: u32) {
+        let p = self.asked;
+        let rest = u64::from(tp) * u64::from(pp) * u64::from(cp);
+        let gpus = self.trial.cluster.gpus.unwrap_or(0);
+        let Some(dp) = shard(gpus, rest.saturating_mul(replicate.into())) else { return };
+        for ((schedule, v), schedule_cost) in schedules(p, pp) {
+            for i in 0..self.eps.len() {
+                let (ep, ep_cost) = self.eps[i];
+                let cost = base + schedule_cost + ep_cost;
+                if full(&self.found, cost) {
+                    continue;
+                }
+                self.trial.plan = Plan {
+                    tensor_parallel: tp,
+                    pipeline_parallel: pp,
+                    context_parallel: cp,
+                    expert_parallel: ep,
+                    data_parallel_shard: dp,
+                    data_parallel_replicate: replicate,
+                    schedule,
+                    virtual_chunks: v,
+                    sequence_parallel: p.sequence_parallel && tp > 1,
+                    chunk_layers: kept_layers(p, pp, v),
+                    ..p.clone()
+                };
+                if self.trial.cluster.gpu.fp8_flops.is_none() {
+                    self.trial.plan.precision = Precision::Bf16;
+                }
+                if self.trial.is_possible() {
+                    insert(&mut self.found, cost, &self.trial.plan);
+                }
+            }
+        }
+    }
 }
 
 /// Whether three plans are known that cost less.
@@ -98,11 +116,11 @@ fn distance(wanted: u32, other: u32) -> u32 {
         return 0;
     }
     let ratio = (f64::from(wanted.max(1)) / f64::from(other)).log2().abs();
-    1 + ratio.ceil() as u32
+    UNIT + (ratio * f64::from(UNIT)).round() as u32
 }
 
 fn replicas(wanted: u32) -> Vec<Choice<u32>> {
-    if wanted <= 1 { vec![(1, 0)] } else { vec![(wanted, 0), (1, 2)] }
+    if wanted <= 1 { vec![(1, 0)] } else { vec![(wanted, 0), (1, 2 * UNIT)] }
 }
 
 /// The schedule asked for with the chunks it needs, and 1F1B.
@@ -110,7 +128,7 @@ fn schedules(p: &Plan, pp: u32) -> Vec<Choice<(ScheduleName, u32)>> {
     let asked = (p.schedule, p.virtual_chunks);
     let mut out = vec![(asked, 0)];
     let fitting = match p.schedule {
-        ScheduleName::ZbV | ScheduleName::DualPipe => (p.schedule, 2),
+        ScheduleName::ZbV => (p.schedule, 2),
         ScheduleName::InterleavedOneFOneB => (p.schedule, p.virtual_chunks.max(2)),
         other => (other, 1),
     };
@@ -118,7 +136,7 @@ fn schedules(p: &Plan, pp: u32) -> Vec<Choice<(ScheduleName, u32)>> {
     for other in [fitting, interleaved, (ScheduleName::OneFOneB, 1)] {
         let makes_sense = other.1 == 1 || pp > 1;
         if makes_sense && out.iter().all(|o| o.0 != other) {
-            out.push((other, 2));
+            out.push((other, 2 * UNIT));
         }
     }
     out

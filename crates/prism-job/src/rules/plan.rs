@@ -29,54 +29,46 @@ pub(super) fn rules(job: &Job, report: &mut Report) {
 fn tensor(job: &Job, report: &mut Report) {
     let (m, tp) = (&job.model, u64::from(job.plan.tensor_parallel));
     let (heads, kv) = (u64::from(m.attention.heads), u64::from(m.attention.kv_heads));
-    let near = |most: u64, fits: &dyn Fn(u64) -> bool| {
-        let values = nearest_values(tp, most, fits);
-        let hint = try_values("tensor_parallel_degree", &values, "no degree above 1 is possible");
-        (hint, values)
+    let (hidden, ffn) = (u64::from(m.hidden_size), u64::from(m.mlp.intermediate_size));
+    let width = m.moe.map_or(ffn, |moe| u64::from(moe.expert_intermediate_size));
+    let shares = |t: u64| divides(t, kv) || divides(kv, t);
+    // Hints name degrees that keep all of these rules.
+    let near = || {
+        let splits = |t: u64| [heads, hidden, ffn, width].iter().all(|&n| divides(t, n));
+        let values = nearest_values(tp, heads, |t| splits(t) && shares(t));
+        (try_values("tensor_parallel_degree", &values, "no degree is possible"), values)
     };
     let place = (TP, &["model.num_attention_heads"][..], "tp-heads");
     report.require(divides(tp, heads), place, || {
-        let (hint, values) = near(heads, &|t| divides(t, heads));
-        (
-            format!("{heads} attention heads do not split into {tp} tensor-parallel ranks"),
-            hint,
-            values,
-        )
+        let (hint, values) = near();
+        let text = format!("{heads} attention heads do not split into {tp} tensor-parallel ranks");
+        (text, hint, values)
     });
-    let shares = |t: u64| divides(t, kv) || divides(kv, t);
     let place = (TP, &["model.num_key_value_heads"][..], "tp-kv-heads");
     report.require(shares(tp), place, || {
-        let (hint, values) = near(heads, &|t| divides(t, heads) && shares(t));
+        let (hint, values) = near();
         let text = format!(
             "{kv} key and value heads neither split into nor are shared by {tp} tensor-parallel ranks"
         );
         (text, hint, values)
     });
-    let hidden = u64::from(m.hidden_size);
     report.require(divides(tp, hidden), (TP, &["model.hidden_size"], "tp-hidden"), || {
-        let (hint, values) = near(hidden, &|t| divides(t, hidden) && divides(t, heads));
-        (
-            format!("hidden size {hidden} does not split into {tp} tensor-parallel ranks"),
-            hint,
-            values,
-        )
+        let (hint, values) = near();
+        let text = format!("hidden size {hidden} does not split into {tp} tensor-parallel ranks");
+        (text, hint, values)
     });
-    let ffn = u64::from(m.mlp.intermediate_size);
     report.require(divides(tp, ffn), (TP, &["model.intermediate_size"], "tp-ffn"), || {
-        let (hint, values) = near(ffn, &|t| divides(t, ffn) && divides(t, heads));
+        let (hint, values) = near();
         let text =
             format!("intermediate size {ffn} does not split into {tp} tensor-parallel ranks");
         (text, hint, values)
     });
-    if let Some(moe) = m.moe {
-        let width = u64::from(moe.expert_intermediate_size);
-        let place = (TP, &["model.moe_intermediate_size"][..], "tp-expert-ffn");
-        report.require(divides(tp, width), place, || {
-            let (hint, values) = near(width.max(1), &|t| divides(t, width) && divides(t, heads));
-            let text = format!("an expert's width {width} does not split into {tp} ranks");
-            (text, hint, values)
-        });
-    }
+    let place = (TP, &["model.moe_intermediate_size"][..], "tp-expert-ffn");
+    report.require(m.moe.is_none() || divides(tp, width), place, || {
+        let (hint, values) = near();
+        let text = format!("an expert's width {width} does not split into {tp} ranks");
+        (text, hint, values)
+    });
 }
 
 fn sequence(job: &Job, report: &mut Report) {
@@ -99,18 +91,17 @@ fn sequence(job: &Job, report: &mut Report) {
         report.require(divides(unit, seq), place, || {
             let near = nearest_values(cp, seq, |c| divides(pieces(tp, c), seq));
             let hint = try_values("context_parallel_degree", &near, "make `seq_len` a multiple");
-            (
-                format!(
-                    "{seq} tokens do not split into {unit} pieces (2 per context-parallel rank{})",
-                    if tp > 1 { ", times tensor-parallel ranks" } else { "" }
-                ),
-                hint,
-                near,
-            )
+            let times = if tp > 1 { ", times tensor-parallel ranks" } else { "" };
+            let text = format!(
+                "{seq} tokens do not split into {unit} pieces: 2 per context-parallel rank{times}"
+            );
+            (text, hint, near)
         });
     } else {
         let place = ("training.seq_len", &[TP][..], "sp-seq");
-        report.require(divides(unit, seq), place, || {
+        // Where the heads do not split either, the degree is what has to change.
+        let heads = divides(tp, u64::from(job.model.attention.heads));
+        report.require(divides(unit, seq) || !heads, place, || {
             let near = nearest_values(seq, u64::from(u32::MAX), |s| divides(unit, s));
             let text = format!("{seq} tokens do not split into {unit} tensor-parallel ranks");
             (text, try_values("seq_len", &near, ""), near)
@@ -175,11 +166,15 @@ fn chunks(job: &Job, report: &mut Report) {
     });
 }
 
-/// Chunks per stage that a schedule needs; `None` for any number above 1.
+/// Chunks per stage that a schedule cuts the model into; `None` for any number above 1. `DualPipe`
+/// cuts it into as many pieces as there are stages, of which each stage holds two.
 fn chunks_of(schedule: ScheduleName) -> Option<u32> {
     match schedule {
-        ScheduleName::GPipe | ScheduleName::OneFOneB | ScheduleName::ZbH1 => Some(1),
-        ScheduleName::ZbV | ScheduleName::DualPipe => Some(2),
+        ScheduleName::GPipe
+        | ScheduleName::OneFOneB
+        | ScheduleName::ZbH1
+        | ScheduleName::DualPipe => Some(1),
+        ScheduleName::ZbV => Some(2),
         ScheduleName::InterleavedOneFOneB => None,
     }
 }
@@ -191,7 +186,7 @@ fn schedule(job: &Job, report: &mut Report) {
     let place = (VPP, &[SCHEDULE][..], "vpp-schedule");
     match chunks_of(p.schedule) {
         Some(n) => report.require(v == n, place, || {
-            let text = format!("schedule `{}` has {n} chunks per stage, not {v}", p.schedule);
+            let text = format!("with schedule `{}` chunks per stage are {n}, not {v}", p.schedule);
             let hint = format!("write `virtual_pipeline_degree = {n}`");
             let more = "or `pipeline_parallel_schedule = \"interleaved-1f1b\"`";
             let hint = if v > 1 { format!("{hint}, {more}") } else { hint };
@@ -202,8 +197,9 @@ fn schedule(job: &Job, report: &mut Report) {
                 "schedule `{}` needs several stages and several chunks per stage, not {pp} x {v}",
                 p.schedule
             );
-            let hint = "write `virtual_pipeline_degree` of 2 or more, or `1f1b`".into();
-            (text, hint, vec![2])
+            let hint = "write `virtual_pipeline_degree` of 2 or more, or `1f1b`";
+            let alone = "write `pipeline_parallel_schedule = \"1f1b\"`";
+            if pp > 1 { (text, hint.into(), vec![2]) } else { (text, alone.into(), vec![]) }
         }),
     }
     let batch = u64::from(job.training.micro_batch_size) * u64::from(p.data_parallel());
@@ -288,10 +284,12 @@ fn hardware(job: &Job, report: &mut Report) {
     report.require(taken == u128::from(gpus), place, || {
         let per_replica =
             p.gpus_per_replica().saturating_mul(u64::from(p.data_parallel_replicate));
-        let mut hint = format!("write `gpus = {taken}`");
-        if divides(per_replica, gpus) {
-            hint += &format!(", or `data_parallel_shard_degree = {}`", gpus / per_replica);
-        }
+        let fix = format!("write `gpus = {taken}`");
+        let hint = if divides(per_replica, gpus) {
+            format!("{fix}, or `data_parallel_shard_degree = {}`", gpus / per_replica)
+        } else {
+            fix
+        };
         let text = format!(
             "the plan takes {taken} GPUs (TP {} x CP {} x PP {} x DP {}), and the cluster has {gpus}",
             p.tensor_parallel,

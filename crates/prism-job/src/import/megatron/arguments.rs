@@ -115,15 +115,14 @@ fn command_line(text: &str, values: &mut BTreeMap<String, String>) {
         let token = &tokens[i];
         i += 1;
         let Some(flag) = token.strip_prefix("--").filter(|f| !f.is_empty()) else { continue };
-        let (name, value) = match flag.split_once('=') {
-            Some((name, value)) => (name, value.to_owned()),
-            None => {
-                let start = i;
-                while i < tokens.len() && !tokens[i].starts_with("--") && tokens[i] != ")" {
-                    i += 1;
-                }
-                (flag, tokens[start..i].join(" "))
+        let (name, value) = if let Some((name, value)) = flag.split_once('=') {
+            (name, value.to_owned())
+        } else {
+            let start = i;
+            while i < tokens.len() && !tokens[i].starts_with("--") && tokens[i] != ")" {
+                i += 1;
             }
+            (flag, tokens[start..i].join(" "))
         };
         let name = name.replace('-', "_");
         if let Some((_, other)) = NEGATIVE.iter().find(|n| n.0 == name) {
@@ -136,26 +135,36 @@ fn command_line(text: &str, values: &mut BTreeMap<String, String>) {
     }
 }
 
+/// A word that ends the values of the flag before it.
+const END: &str = "--";
+
 /// Words of shell text: quotes and continued lines undone, comments left out, variables filled in
 /// where the text sets them.
 fn tokens(text: &str) -> Vec<String> {
     let mut variables: BTreeMap<String, String> = BTreeMap::new();
     let mut out = Vec::new();
-    for line in text.replace("\\\r\n", " ").replace("\\\n", " ").lines() {
-        for word in words(line) {
-            let word = expand(&word, &variables);
+    for line in text.lines() {
+        let (words, goes_on) = words(line);
+        for raw in words {
+            let word = expand(&raw, &variables);
             if let Some((name, value)) = word.split_once('=')
                 && is_name(name)
             {
-                // `ARGS=(` and `ARGS="--a 1"` open lists of flags.
+                // `ARGS=(` opens a list of flags; `ARGS="--a 1"` is one.
                 let value = value.trim_start_matches('(');
                 variables.insert(name.to_owned(), value.to_owned());
                 if value.contains("--") {
                     out.extend(value.split_whitespace().map(str::to_owned));
+                    out.push(END.to_owned());
                 }
-                continue;
+            } else if raw.contains('$') {
+                out.extend(word.split_whitespace().map(str::to_owned));
+            } else {
+                out.push(word);
             }
-            out.push(word);
+        }
+        if !goes_on {
+            out.push(END.to_owned());
         }
     }
     out
@@ -167,7 +176,10 @@ fn is_name(text: &str) -> bool {
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-fn words(line: &str) -> Vec<String> {
+/// The words of a line without its comment, and whether the next line goes on with it. A comment's
+/// backslash continues nothing.
+fn words(line: &str) -> (Vec<String>, bool) {
+    let mut goes_on = false;
     let (mut out, mut word, mut quote, mut any) = (Vec::new(), String::new(), None, false);
     for c in line.chars() {
         match (quote, c) {
@@ -189,7 +201,14 @@ fn words(line: &str) -> Vec<String> {
     if any || !word.is_empty() {
         out.push(word);
     }
-    out
+    if let Some(last) = out.last_mut().filter(|w| w.ends_with('\\')) {
+        last.pop();
+        goes_on = true;
+        if last.is_empty() {
+            out.pop();
+        }
+    }
+    (out, goes_on)
 }
 
 /// `$NAME`, `${NAME}` and `${NAME:-default}` filled in, where the text set the name.
