@@ -88,7 +88,7 @@ pub(crate) enum CliError {
     #[error("`{file}` is a job file, and this command reads traces and profiles")]
     IsJob { file: String },
     /// A job that is refused.
-    #[error("no prediction for `{file}`")]
+    #[error("no answer for `{file}`")]
     Planned { file: String, source: PlannedError },
     /// Another program's configuration that makes no job.
     #[error("`{file}` cannot be imported")]

@@ -129,6 +129,16 @@ fn is_job(path: &Path, head: &[u8]) -> bool {
         || String::from_utf8_lossy(head).lines().any(of_job)
 }
 
+/// Whether a file is a job file, by its name or its first lines. Standard input is not looked at.
+pub(crate) fn is_job_file(path: &Path) -> bool {
+    let head = || -> io::Result<Vec<u8>> {
+        let mut head = Vec::new();
+        File::open(path)?.take(HEAD).read_to_end(&mut head)?;
+        Ok(head)
+    };
+    is_job(path, &[]) || (path.is_file() && head().is_ok_and(|head| is_job(path, &head)))
+}
+
 /// Reads a trace, a profile or a job file.
 pub(crate) fn any(path: &Path, args: &TraceArgs, context: &Context) -> Result<Input, CliError> {
     let failed = |source| CliError::Input { file: name(path), source };

@@ -1,4 +1,4 @@
-//! Calibrated jobs: a profile, or a trace that is calibrated on the way.
+//! Jobs with a duration model: a profile, a trace that is calibrated on the way, or a planned job.
 
 use std::path::Path;
 
@@ -8,33 +8,59 @@ use prism_decide::select::Layout;
 use prism_engine::calibrate::CalibrateOptions;
 use prism_engine::predict::Draws;
 use prism_engine::profile::{Profile, SourceFile, profile};
-use prism_engine::replay::Choice;
+use prism_engine::replay::{Builder, Choice};
 use prism_graph::StepGraph;
 use prism_io::Loaded;
 
 use crate::args::TraceArgs;
 use crate::context::Context;
-use crate::error::CliError;
+use crate::error::{CliError, usage};
 use crate::input::{self, Input};
+use crate::planned::{self, PlannedArgs};
 
 /// GPUs of a node where nothing is said.
 pub(crate) const GPUS_PER_NODE: u32 = 8;
 
-/// A calibrated job and where it came from.
+/// A calibrated or planned job and where it came from.
 pub(crate) struct Calibrated {
     pub(crate) profile: Profile,
     pub(crate) graph: StepGraph,
     pub(crate) sources: Vec<SourceFile>,
+    /// What the reader must know of it.
+    pub(crate) notes: Vec<String>,
+    /// GPUs of a node of a planned job's cluster.
+    pub(crate) gpus_per_node: Option<u32>,
 }
 
-/// Reads a profile, or calibrates a trace; laws are fitted where draws need them.
+/// Reads a profile, calibrates a trace (laws are fitted where draws need them), or models a job file.
 pub(crate) fn read(
     path: &Path,
     args: &TraceArgs,
+    planned: &PlannedArgs,
     draws: Draws,
     context: &Context,
 ) -> Result<Calibrated, CliError> {
-    let (profile, sources) = match input::any(path, args, context)? {
+    let given = input::any(path, args, context)?;
+    let (profile, sources) = match given {
+        Input::Job(given) => return planned::model(&given, path, args, planned, context),
+        _ => {
+            planned.check_unused(path)?;
+            of_recording(given, path, draws, context)?
+        }
+    };
+    let graph = profile
+        .step_graph()
+        .map_err(|source| CliError::Profile { file: input::name(path), source })?;
+    Ok(Calibrated { profile, graph, sources, notes: Vec::new(), gpus_per_node: None })
+}
+
+fn of_recording(
+    given: Input,
+    path: &Path,
+    draws: Draws,
+    context: &Context,
+) -> Result<(Profile, Vec<SourceFile>), CliError> {
+    Ok(match given {
         Input::Profile(profile, source) => {
             let mut sources = vec![source];
             sources.extend(profile.provenance.sources.iter().cloned());
@@ -47,11 +73,7 @@ pub(crate) fn read(
             let sources = made.provenance.sources.clone();
             (made, sources)
         }
-    };
-    let graph = profile
-        .step_graph()
-        .map_err(|source| CliError::Profile { file: input::name(path), source })?;
-    Ok(Calibrated { profile, graph, sources })
+    })
 }
 
 /// Workers that are healed before anything is asked.
@@ -80,6 +102,39 @@ pub(crate) fn calibrated(
 }
 
 impl Calibrated {
+    /// Whether the job was planned, not recorded.
+    pub(crate) fn is_planned(&self) -> bool {
+        self.profile.provenance.builder == Builder::Planned
+    }
+
+    /// GPUs of a node: as given, as the job's cluster says, or 8.
+    pub(crate) fn node_size(&self, given: Option<u32>) -> u32 {
+        given.or(self.gpus_per_node).unwrap_or(GPUS_PER_NODE)
+    }
+
+    /// Bootstrap repetitions: as given, or the default of a recorded job. A planned job has none.
+    pub(crate) fn repetitions(
+        &self,
+        given: Option<usize>,
+        default: usize,
+        path: &Path,
+    ) -> Result<usize, CliError> {
+        if !self.is_planned() {
+            return Ok(given.unwrap_or(default));
+        }
+        match given {
+            None | Some(0) => Ok(0),
+            Some(_) => Err(usage(
+                format!(
+                    "`--bootstrap` resamples recorded steps, and `{}` is a job file: nothing was \
+                     recorded",
+                    input::name(path)
+                ),
+                "leave out `--bootstrap`: the job's variability is given, not estimated",
+            )),
+        }
+    }
+
     /// Heals workers: the job as it would be without their persistent slowness.
     pub(crate) fn heal(&mut self, args: &HealArgs, path: &Path) -> Result<(), CliError> {
         for which in &args.heal {
@@ -87,9 +142,10 @@ impl Calibrated {
             let scenario: Scenario = format!("heal {which}")
                 .parse()
                 .map_err(|source| CliError::Scenario { place: place(), source })?;
-            let changed =
-                apply(&self.job(GPUS_PER_NODE), &scenario, &Donors::new()).map_err(|source| {
-                    CliError::Compare { file: input::name(path), source: Box::new(source.into()) }
+            let changed = apply(&self.job(self.node_size(None)), &scenario, &Donors::new())
+                .map_err(|source| CliError::Compare {
+                    file: input::name(path),
+                    source: Box::new(source.into()),
                 })?;
             self.profile.model = changed.model;
         }

@@ -18,6 +18,7 @@ mod context;
 mod error;
 mod input;
 mod job;
+mod planned;
 mod printer;
 mod snippet;
 

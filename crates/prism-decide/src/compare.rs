@@ -298,7 +298,7 @@ fn repeat(
     if options.repetitions < 2 {
         return Ok(None);
     }
-    let fresh = Repetitions::new(job.model, options.seed);
+    let fresh = Repetitions::new(job.model, options.seed)?;
     let none = Adjustments::default();
     let lowering = LowerOptions { draws: options.draws, ..LowerOptions::default() };
     let one = |tapes: &mut Vec<Option<Tape>>, k: usize| -> Result<Vec<f64>, CompareError> {

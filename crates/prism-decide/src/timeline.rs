@@ -1,8 +1,9 @@
 //! One step, operation by operation: what a timeline is drawn from.
 
+use prism_engine::predict::means;
 use prism_engine::replay::Replayed;
 use prism_graph::{GraphError, OpId, StepGraph, Timeline, evaluate};
-use prism_model::OpKind;
+use prism_model::{DurationModel, OpKind};
 
 use crate::critical::{CriticalPath, Slack, View, critical_path, slack};
 
@@ -121,6 +122,16 @@ impl StepTimeline {
     }
 }
 
+/// The step in which every operation takes its mean, persistent differences included.
+///
+/// # Errors
+/// [`GraphError::Shape`] if the model does not belong to the graph.
+pub fn mean_step(graph: &StepGraph, model: &DurationModel) -> Result<StepTimeline, GraphError> {
+    let means = means(graph, model);
+    let timeline = evaluate(graph, 1, &means.work_s, Some(&means.delay_s))?;
+    StepTimeline::new("step without noise", None, graph, &timeline, 0)
+}
+
 /// Index of the recorded step whose time is nearest the median; the first of equals. `None` without
 /// steps.
 pub fn median_step(replayed: &Replayed) -> Option<usize> {
@@ -130,12 +141,40 @@ pub fn median_step(replayed: &Replayed) -> Option<usize> {
     (0..times.len()).reduce(|a, b| if off(b) < off(a) { b } else { a })
 }
 
-/// Matched sends and receives: of each group, the k-th send of a stage with the k-th receive of the
-/// stage it sends to.
+/// The stage at the other end of a send or receive: that of its partner, where its group is these two
+/// alone; else the neighbour in the order of stages. `None` for every other operation.
+pub fn peer_stage(graph: &StepGraph, id: OpId) -> Option<u16> {
+    let op = graph.ops().get(id.0 as usize)?;
+    if !op.kind.is_p2p() {
+        return None;
+    }
+    let members = graph.group_of(id).map(|g| graph.groups()[g.0 as usize].members.as_slice());
+    if let Some([a, b]) = members {
+        let other = if *a == id { *b } else { *a };
+        return Some(graph.ops()[other.0 as usize].stage);
+    }
+    Some(match op.kind {
+        OpKind::ForwardSend | OpKind::BackwardRecv => graph.stage_after(op.stage),
+        _ => graph.stage_before(op.stage),
+    })
+}
+
+/// Matched sends and receives: of a group of two, these; of a larger one, the k-th send of a stage with
+/// the k-th receive of the stage it sends to.
 pub fn send_recv_pairs(graph: &StepGraph) -> Vec<(OpId, OpId)> {
     let op = |id: OpId| &graph.ops()[id.0 as usize];
     let mut pairs = Vec::new();
     for group in graph.groups() {
+        if let [a, b] = group.members[..] {
+            let (x, y) = (op(a).kind, op(b).kind);
+            let one_way = x.is_p2p() && y.is_p2p() && x.direction() == y.direction();
+            match (one_way, x.is_send(), y.is_send()) {
+                (true, true, false) => pairs.push((a, b)),
+                (true, false, true) => pairs.push((b, a)),
+                _ => {}
+            }
+            continue;
+        }
         let of = |kind: OpKind, stage: u16| {
             let mut ids: Vec<OpId> = group
                 .members

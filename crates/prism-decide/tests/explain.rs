@@ -94,6 +94,7 @@ fn fsdp(layers: u32, replicas: u32) -> (StepGraph, DurationModel) {
         signatures.push(ComputeSignature {
             signature: Signature { kind, stage: 0, chunk: 0 },
             ops,
+            positions: Vec::new(),
             base_log_s: base.ln(),
             microbatch_load: 1.0,
             step_load: 1.0,

@@ -81,7 +81,7 @@ fn schedules_follow_from_chunks_and_chunks_from_schedules() {
     let plan = |more: &str| read(&format!("{base}{more}\n")).plan;
     let p = plan("virtual_pipeline_degree = 3");
     assert_eq!((p.schedule, p.virtual_chunks), (ScheduleName::InterleavedOneFOneB, 3));
-    for (name, chunks) in [("zb-v", 2), ("dualpipe", 2), ("zb-h1", 1), ("gpipe", 1)] {
+    for (name, chunks) in [("zb-v", 2), ("dualpipe", 1), ("zb-h1", 1), ("gpipe", 1)] {
         let p = plan(&format!("pipeline_parallel_schedule = \"{name}\""));
         assert_eq!((p.schedule.to_string().as_str(), p.virtual_chunks), (name, chunks));
     }

@@ -14,8 +14,12 @@ use crate::{Effect, Signature};
 pub struct ComputeSignature {
     /// Kind, stage and chunk.
     pub signature: Signature,
-    /// Graph operations by microbatch position: `ops[m]`.
+    /// Graph operations by microbatch position: `ops[m]`, unless `positions` says otherwise.
     pub ops: Vec<u32>,
+    /// Microbatch position of each of `ops`, where the signature does not have one for every
+    /// microbatch, as in schedules that send them through the stages in two directions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub positions: Vec<u32>,
     /// Mean of log duration (seconds).
     pub base_log_s: f64,
     /// Loading on the microbatch effect; their mean over signatures is 1.
@@ -28,6 +32,14 @@ pub struct ComputeSignature {
     pub residual_sd_log: f64,
     /// Law of the residual factor `exp(residual)`, for parametric draws.
     pub residual_law: Option<LawChoice>,
+}
+
+impl ComputeSignature {
+    /// Operations with their microbatch position.
+    pub fn by_position(&self) -> impl Iterator<Item = (usize, u32)> {
+        let at = |i: usize| self.positions.get(i).map_or(i, |&m| m as usize);
+        self.ops.iter().enumerate().map(move |(i, &op)| (at(i), op))
+    }
 }
 
 /// A law and what it was chosen over.

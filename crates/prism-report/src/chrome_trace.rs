@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use prism_decide::critical::{Segment, SegmentKind};
-use prism_decide::timeline::{OpTimes, StepTimeline, send_recv_pairs};
+use prism_decide::timeline::{OpTimes, StepTimeline, peer_stage, send_recv_pairs};
 use prism_engine::profile::JobFile;
 use prism_graph::{OpId, StepGraph};
 use prism_model::{Direction, OpKind};
@@ -341,13 +341,9 @@ impl ChromeTrace<'_> {
     fn process_group(&self, id: OpId, replica: u32) -> Option<Vec<u32>> {
         let op = &self.graph.ops()[id.0 as usize];
         let mut ranks = match op.kind {
-            OpKind::ForwardSend | OpKind::BackwardRecv => {
-                let after = self.graph.stage_after(op.stage);
-                vec![self.rank(replica, op.stage), self.rank(replica, after)]
-            }
-            OpKind::BackwardSend | OpKind::ForwardRecv => {
-                let before = self.graph.stage_before(op.stage);
-                vec![self.rank(replica, before), self.rank(replica, op.stage)]
+            kind if kind.is_p2p() => {
+                let peer = peer_stage(self.graph, id)?;
+                vec![self.rank(replica, op.stage), self.rank(replica, peer)]
             }
             OpKind::EmbeddingGradsAllReduce => {
                 vec![self.rank(replica, 0), self.rank(replica, self.graph.stage_before(0))]
@@ -357,7 +353,14 @@ impl ChromeTrace<'_> {
             | OpKind::SeparateGradsAllReduce
                 if self.job.dsp_size == 1 =>
             {
-                (0..self.graph.replicas()).map(|r| self.rank(r, op.stage)).collect()
+                // Two stages may hold copies of the same parameters.
+                let members = match self.graph.group_of(id) {
+                    Some(g) => self.graph.groups()[g.0 as usize].members.clone(),
+                    None => vec![id],
+                };
+                let stages = members.iter().map(|m| self.graph.ops()[m.0 as usize].stage);
+                let of = |stage| (0..self.graph.replicas()).map(move |r| self.rank(r, stage));
+                stages.flat_map(of).collect()
             }
             _ => return None,
         };

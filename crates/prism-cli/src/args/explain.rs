@@ -7,6 +7,7 @@ use clap::Args;
 use super::values::{probability, quantile, repetitions, samples};
 use super::{DrawsArg, TraceArgs};
 use crate::job::HealArgs;
+use crate::planned::PlannedArgs;
 
 /// Say where the step time and its tail come from, and what to fix first
 ///
@@ -18,13 +19,16 @@ use crate::job::HealArgs;
   prism explain trace.parquet
   prism explain profile.json --quantile p99 --json
   prism explain trace.parquet --heal rank=12
+  prism explain job.toml --set variability.preset=lemon
   prism explain trace.parquet --paths -v")]
 pub(crate) struct ExplainArgs {
-    /// Trace or profile; `-` for standard input
+    /// Trace, profile or job file; `-` for standard input
     #[arg(value_name = "INPUT")]
     pub(crate) input: PathBuf,
     #[command(flatten)]
     pub(crate) read: TraceArgs,
+    #[command(flatten)]
+    pub(crate) planned: PlannedArgs,
     #[command(flatten)]
     pub(crate) heal: HealArgs,
     /// The tail that is explained, `0.95` or `p95`
@@ -48,12 +52,12 @@ pub(crate) struct ExplainArgs {
     /// Confidence of all intervals
     #[arg(long, default_value = "0.95", value_parser = probability, value_name = "P")]
     pub(crate) confidence: f64,
-    /// Bootstrap repetitions for the calibration error of changes; 0 for none
-    #[arg(long, default_value_t = 0, value_parser = repetitions, value_name = "N")]
-    pub(crate) bootstrap: usize,
-    /// GPUs of a node
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
-    pub(crate) gpus_per_node: u32,
+    /// Bootstrap repetitions for the calibration error of changes; 0 for none [default: 0]
+    #[arg(long, value_parser = repetitions, value_name = "N")]
+    pub(crate) bootstrap: Option<usize>,
+    /// GPUs of a node [default: the job's cluster's, or 8]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub(crate) gpus_per_node: Option<u32>,
     /// Write the report to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

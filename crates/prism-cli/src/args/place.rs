@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use super::TraceArgs;
 use super::values::{probability, slow_factor};
 use crate::job::HealArgs;
+use crate::planned::PlannedArgs;
 
 /// Say which worker should be which (replica, stage) cell
 ///
@@ -21,13 +22,16 @@ use crate::job::HealArgs;
   prism place profile.json --speeds gpus.csv --tp 8 -o assignment.csv
   prism place profile.json --speeds gpus.csv.gz --time-column perf --same rail --objective mean
   prism place profile.json --speeds gpus.csv --drop-or-keep
+  prism place job.toml --speeds gpus.csv
   prism place trace.parquet --slow x1.2 --heal rank=0")]
 pub(crate) struct PlaceArgs {
-    /// Trace or profile; `-` for standard input
+    /// Trace, profile or job file; `-` for standard input
     #[arg(value_name = "INPUT")]
     pub(crate) input: PathBuf,
     #[command(flatten)]
     pub(crate) read: TraceArgs,
+    #[command(flatten)]
+    pub(crate) planned: PlannedArgs,
     #[command(flatten)]
     pub(crate) heal: HealArgs,
     /// Measured speeds: CSV with a GPU's name (`gpu`, `uuid`, `worker`), a time, and where needed
@@ -40,7 +44,7 @@ pub(crate) struct PlaceArgs {
     /// Column with the node [default: `node`]
     #[arg(long, value_name = "NAME", requires = "speeds")]
     pub(crate) node_column: Option<String>,
-    /// GPUs of a worker, a tensor-parallel group inside a node [default: the recorded job's]
+    /// GPUs of a worker, a tensor-parallel group inside a node [default: the job's own]
     #[arg(long, value_name = "N", requires = "speeds")]
     pub(crate) tp: Option<u32>,
     /// Label column whose value all workers of a replica must share, such as `rail`

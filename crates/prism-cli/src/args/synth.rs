@@ -8,21 +8,23 @@ use prism_engine::synth::{EffectLaw, EffectSpec, SlowWorker};
 use prism_graph::schedule::{Schedule, ScheduleKind};
 
 use super::values::{duration, number, share};
+use crate::planned::PlannedArgs;
 
-/// Make a synthetic trace, of a known truth or of a profile
+/// Make a synthetic trace, of a known truth, of a profile or of a job file
 ///
 /// The truth is a plan with effects; what was drawn is reported, so that a calibration of the trace
-/// can be held against it. A profile gives steps of its own job.
+/// can be held against it. A profile or a job file gives steps of its own job.
 #[derive(Clone, Debug, Args)]
 #[command(
-    group = ArgGroup::new("truth").required(true).args(["plan", "profile"]),
+    group = ArgGroup::new("truth").required(true).args(["plan", "profile", "job"]),
     after_help = "Effects: worker, position, step, step-worker, microbatch, residual, worker-spread, \
                   congestion, transfer. Laws: normal, heavy-tailed, skewed.
 
 Examples:
   prism synth --plan dp=4,pp=4,microbatches=8 --steps 100 --effect microbatch=20% -o t.parquet
   prism synth --plan pp=2,microbatches=8,vpp=2,schedule=interleaved-1f1b --steps 50 -o t.csv
-  prism synth --profile profile.json --steps 500 -o t.parquet"
+  prism synth --profile profile.json --steps 500 -o t.parquet
+  prism synth --job job.toml --set variability.preset=lemon --steps 500 -o t.parquet"
 )]
 pub(crate) struct SynthArgs {
     /// The plan: dp, pp, vpp, microbatches, schedule (gpipe, 1f1b, interleaved-1f1b)
@@ -35,6 +37,15 @@ pub(crate) struct SynthArgs {
         conflicts_with_all = ["effect", "duration", "slow_worker", "window", "gap"]
     )]
     pub(crate) profile: Option<PathBuf>,
+    /// Draw from the variability of this job file
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["effect", "duration", "slow_worker", "window", "gap"]
+    )]
+    pub(crate) job: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) planned: PlannedArgs,
     /// Steps to record
     #[arg(long, default_value_t = 100, value_name = "N")]
     pub(crate) steps: u32,

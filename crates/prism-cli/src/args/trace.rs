@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::TraceArgs;
 use super::values::quantile;
+use crate::planned::PlannedArgs;
 
 /// Write one step as a timeline for Perfetto, and find its critical path
 ///
@@ -14,19 +15,22 @@ use super::values::quantile;
 /// Fields have Kineto's names. The graph is that of the builder that replays the trace best.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TimelineArgs {
-    /// Trace (Parquet, or CSV with the same columns, also gzipped), or with `--quantile` a profile;
-    /// `-` for standard input
+    /// Trace (Parquet, or CSV with the same columns, also gzipped), or with `--quantile` a profile,
+    /// or with `--quantile` or `--ideal` a job file; `-` for standard input
     #[arg(value_name = "INPUT")]
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) read: TraceArgs,
+    #[command(flatten)]
+    pub(crate) planned: PlannedArgs,
     /// Recorded step; without it, the one whose time is nearest the median
     #[arg(long, value_name = "ID")]
     pub(crate) step: Option<i64>,
-    /// The step with each kind's ideal work and no launch delays, instead of a recorded one
+    /// The step with each kind's ideal work and no launch delays, instead of a recorded one; of a job
+    /// file the step without noise, all GPUs alike
     #[arg(long, conflicts_with = "step")]
     pub(crate) ideal: bool,
-    /// A step that the calibrated model draws, instead of a recorded one: the sampled step whose time
+    /// A step that the model draws, instead of a recorded one: the sampled step whose time
     /// is nearest this quantile, `0.95` or `p95`
     #[arg(long, value_parser = quantile, conflicts_with_all = ["step", "ideal"], value_name = "P")]
     pub(crate) quantile: Option<f64>,

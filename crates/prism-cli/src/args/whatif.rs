@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::values::{probability, quantile, repetitions, samples};
 use super::{DrawsArg, TraceArgs};
+use crate::planned::PlannedArgs;
 
 /// Say what the steps would have taken otherwise
 ///
@@ -40,14 +41,17 @@ Effects: worker, step, step-worker, microbatch, residual, congestion, transfer, 
 Examples:
   prism whatif trace.parquet
   prism whatif trace.parquet --scenario 'slow-node x1.2 dp=0 stage=last'
+  prism whatif job.toml --scenario 'slow-link x2 stage=0'
   prism whatif profile.json --scenario 'fixed: heal rank=12; delay x0' --scenario 'repack' --json")]
 pub(crate) struct WhatifArgs {
-    /// Trace (Parquet, or CSV with the same columns, also gzipped), or a profile where scenarios are
-    /// given; `-` for standard input
+    /// Trace (Parquet, or CSV with the same columns, also gzipped), or a profile or job file where
+    /// scenarios are given; `-` for standard input
     #[arg(value_name = "INPUT")]
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) read: TraceArgs,
+    #[command(flatten)]
+    pub(crate) planned: PlannedArgs,
     /// Figures of each step too (reference analysis)
     #[arg(long, conflicts_with_all = ["scenario", "scenarios"])]
     pub(crate) per_step: bool,
@@ -84,10 +88,11 @@ pub(crate) struct CompareArgs {
     /// Confidence of all intervals [default: 0.95]
     #[arg(long, value_parser = probability, value_name = "P")]
     pub(crate) confidence: Option<f64>,
-    /// Bootstrap repetitions for the calibration error of differences; 0 for none [default: 100]
+    /// Bootstrap repetitions for the calibration error of differences; 0 for none [default: 100,
+    /// none of a job file]
     #[arg(long, value_parser = repetitions, value_name = "N")]
     pub(crate) bootstrap: Option<usize>,
-    /// GPUs of a node, for `node=` [default: 8]
+    /// GPUs of a node, for `node=` [default: the job's cluster's, or 8]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub(crate) gpus_per_node: Option<u32>,
 }

@@ -3,15 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use prism_decide::diff::{DiffError, DiffOptions, DiffReport, diff, diff_steps};
+use prism_engine::planned::record;
 use prism_engine::predict::Draws;
-use prism_engine::profile::{Profile, SourceFile};
+use prism_engine::profile::SourceFile;
 use prism_io::{Limits, StepLog, read_step_log};
 use prism_report::{DiffOutput, ToleranceResult, json_text};
 
 use crate::args::{DiffArgs, TraceArgs};
 use crate::context::Context;
 use crate::error::{CliError, Outcome, usage};
-use crate::{input, job};
+use crate::input;
+use crate::job::{self, Calibrated};
+use crate::planned::PlannedArgs;
+
+/// Steps drawn of a job file.
+const RECORDED: usize = 64;
 
 /// Compares two jobs.
 pub(crate) fn run(args: &DiffArgs, context: &Context) -> Result<Outcome, CliError> {
@@ -57,7 +63,7 @@ fn options(args: &DiffArgs, context: &Context) -> DiffOptions {
         seed: context.seed,
         threads: context.threads,
         samples: args.samples,
-        repetitions: args.bootstrap,
+        repetitions: args.bootstrap.unwrap_or(DiffOptions::default().repetitions),
         ..DiffOptions::default()
     }
 }
@@ -104,22 +110,51 @@ fn of_logs(args: &DiffArgs, context: &Context) -> Result<DiffOutput, CliError> {
 }
 
 fn of_jobs(args: &DiffArgs, context: &Context) -> Result<DiffOutput, CliError> {
+    let planned = [&args.a, &args.b].map(|path| input::is_job_file(path));
+    if planned[0] != planned[1] {
+        let (job, other) = if planned[0] { (&args.a, &args.b) } else { (&args.b, &args.a) };
+        return Err(usage(
+            format!("`{}` is a job file, `{}` is not", input::name(job), input::name(other)),
+            "compare two job files; whether a job is predicted well, `prism predict` of both says",
+        ));
+    }
     let (a, a_sources) = calibrated(&args.a, args.meta_a.as_ref(), args, context)?;
     let (b, b_sources) = calibrated(&args.b, args.meta_b.as_ref(), args, context)?;
-    let report =
-        context.phase("compare", || diff(&a, &b, &options(args, context))).map_err(failed(args))?;
+    let mut settings = options(args, context);
+    if planned[0] {
+        settings.repetitions = a.repetitions(args.bootstrap, 0, &args.a)?;
+    }
+    let mut report = context
+        .phase("compare", || diff(&a.profile, &b.profile, &settings))
+        .map_err(failed(args))?;
+    if planned[0] {
+        report.warnings = vec![format!(
+            "nothing was recorded: of each job {RECORDED} steps were drawn from its variability, under \
+             the same noise"
+        )];
+        report.warnings.extend(a.notes);
+        report.warnings.extend(b.notes);
+        report.warnings.dedup();
+    }
     Ok(DiffOutput { tolerance: judge(args, &report), report, a_sources, b_sources })
 }
 
-/// A profile, or a trace calibrated to one.
+/// A profile, a trace calibrated to one, or drawn steps of a job file.
 fn calibrated(
     path: &Path,
     meta: Option<&PathBuf>,
     args: &DiffArgs,
     context: &Context,
-) -> Result<(Profile, Vec<SourceFile>), CliError> {
+) -> Result<(Calibrated, Vec<SourceFile>), CliError> {
     // `--allow-incomplete` is about whichever of the two is a trace.
     let read = TraceArgs { meta: meta.cloned(), allow_incomplete: args.allow_incomplete };
-    let job = job::read(path, &read, Draws::Empirical, context)?;
-    Ok((job.profile, job.sources))
+    let planned = PlannedArgs { steps: RECORDED, ..PlannedArgs::default() };
+    let mut job = job::read(path, &read, &planned, Draws::Empirical, context)?;
+    if job.is_planned() {
+        context
+            .phase("draw", || record(&mut job.profile, &job.graph, context.seed))
+            .map_err(|source| CliError::Synth { source })?;
+    }
+    let sources = job.sources.clone();
+    Ok((job, sources))
 }

@@ -11,7 +11,7 @@ use crate::{input, job};
 /// Says where the time and its tail come from.
 pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<Outcome, CliError> {
     let draws = args.draws.into();
-    let mut calibrated = job::read(&args.input, &args.read, draws, context)?;
+    let mut calibrated = job::read(&args.input, &args.read, &args.planned, draws, context)?;
     calibrated.heal(&args.heal, &args.input)?;
     let options = ExplainOptions {
         draws,
@@ -19,26 +19,25 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<Outcome, CliE
         path_samples: args.path_samples as usize,
         seed: context.seed,
         threads: context.threads,
-        repetitions: args.bootstrap,
+        repetitions: calibrated.repetitions(args.bootstrap, 0, &args.input)?,
         confidence: args.confidence,
         quantile: args.quantile,
         max_parts: usize::from(args.max_parts),
         ..ExplainOptions::default()
     };
-    let report = context
-        .phase("explain", || explain(&calibrated.job(args.gpus_per_node), &options))
-        .map_err(|source| CliError::Compare {
-            file: input::name(&args.input),
-            source: Box::new(source),
-        })?;
-    let layout = calibrated.layout(args.gpus_per_node);
+    let gpus_per_node = calibrated.node_size(args.gpus_per_node);
+    let report =
+        context.phase("explain", || explain(&calibrated.job(gpus_per_node), &options)).map_err(
+            |source| CliError::Compare { file: input::name(&args.input), source: Box::new(source) },
+        )?;
+    let layout = calibrated.layout(gpus_per_node);
     let output = ExplainOutput {
         schema: EXPLAIN_SCHEMA.to_owned(),
         job: calibrated.profile.provenance.job.clone(),
         sources: calibrated.sources,
         layout,
         report,
-        warnings: Vec::new(),
+        warnings: calibrated.notes,
     };
     let mut document = output.document(args.paths, context.printer.verbose());
     let best = output.report.fixes.first().map(|f| f.comparison.scenario.to_string());

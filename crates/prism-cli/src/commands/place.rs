@@ -7,6 +7,7 @@ use prism_decide::place::{
 };
 use prism_engine::predict::Draws;
 use prism_engine::profile::{Profile, SourceFile};
+use prism_engine::replay::Builder;
 use prism_io::{SpeedOptions, SpeedTable, read_speeds, write_atomic};
 use prism_report::{PLACE_SCHEMA, PlaceOutput, json_text};
 
@@ -18,10 +19,16 @@ use crate::{input, job};
 /// Places workers, or says what a slow one costs.
 pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<Outcome, CliError> {
     check(args, context)?;
-    let mut calibrated = job::read(&args.input, &args.read, Draws::Empirical, context)?;
+    let mut calibrated =
+        job::read(&args.input, &args.read, &args.planned, Draws::Empirical, context)?;
     calibrated.heal(&args.heal, &args.input)?;
+    let own = if calibrated.is_planned() {
+        calibrated.layout(calibrated.node_size(None)).gpus_per_worker
+    } else {
+        calibrated.profile.provenance.job.tp_size
+    };
     let (profile, mut sources) = (calibrated.profile, calibrated.sources);
-    let tp = args.tp.unwrap_or(profile.provenance.job.tp_size);
+    let tp = args.tp.unwrap_or(own);
     let speeds = args.speeds.as_deref().map(|path| read(path, tp, args, context)).transpose()?;
     if let Some(table) = &speeds {
         sources.push(SourceFile::from(&table.source));
@@ -36,7 +43,7 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<Outcome, CliErr
         left_over: Vec::new(),
         placement: None,
         sensitivity: None,
-        warnings: Vec::new(),
+        warnings: calibrated.notes,
     };
     answer(args, context, &profile, speeds.as_ref(), &mut output)?;
     let mut document = output.document(context.printer.verbose());
@@ -107,8 +114,9 @@ fn answer(
         output.sensitivity = Some(answer.map_err(failed)?);
         return Ok(());
     }
+    let planned = profile.provenance.builder == Builder::Planned;
     let workers = match (speeds, &args.speeds) {
-        (Some(table), Some(path)) => Some(measured(table, path, args, output)?),
+        (Some(table), Some(path)) => Some(measured(table, path, args, planned, output)?),
         _ => None,
     };
     let options = PlaceOptions {
@@ -137,6 +145,7 @@ fn measured(
     table: &SpeedTable,
     path: &Path,
     args: &PlaceArgs,
+    planned: bool,
     output: &mut PlaceOutput,
 ) -> Result<Workers, CliError> {
     let gpus: Vec<GpuSpeed> = table
@@ -153,11 +162,15 @@ fn measured(
     let label = args.same.as_deref().unwrap_or_default();
     let workers = Workers::of_gpus(&gpus, tp as usize, label)
         .map_err(|source| CliError::Place { file: input::name(path), source: Box::new(source) })?;
-    output.warnings.push(
-        "the measured speeds replace the recording's own worker effects; they are taken to act on \
-         all compute alike"
-            .to_owned(),
-    );
+    let own = if planned {
+        "persistent speeds drawn for the job"
+    } else {
+        "recording's own worker effects"
+    };
+    output.warnings.retain(|w| !w.starts_with("persistent speeds"));
+    output.warnings.push(format!(
+        "the measured speeds replace the {own}; they are taken to act on all compute alike"
+    ));
     if !workers.left_over.is_empty() {
         output.warnings.push(format!(
             "{} GPUs are left over: their nodes do not hold a multiple of {tp}",

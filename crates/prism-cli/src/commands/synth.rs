@@ -2,17 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use prism_engine::profile::JobFile;
+use prism_engine::predict::Draws;
+use prism_engine::profile::{JobFile, Profile};
 use prism_engine::synth::{
     Durations, SynthEffects, SynthSpec, SynthSteps, SynthTruth, from_profile,
 };
 use prism_io::{OpTable, write_op_table, write_op_table_csv};
 use prism_report::{SYNTH_SCHEMA, SynthOutput, json_text};
 
-use crate::args::{DurationArg, EffectArg, Format, Plan, SynthArgs};
+use crate::args::{DurationArg, EffectArg, Format, Plan, SynthArgs, TraceArgs};
 use crate::context::Context;
 use crate::error::{CliError, Outcome, usage};
-use crate::input;
+use crate::{input, job};
 
 /// Window to window, where `--gap` does not say.
 const GAP: u32 = 100;
@@ -26,13 +27,29 @@ pub(crate) fn run(args: &SynthArgs, context: &Context) -> Result<Outcome, CliErr
             "write the trace to a file, or leave out `--format`",
         ));
     }
-    let (table, truth) = match (&args.plan, &args.profile) {
-        (_, Some(profile)) => (drawn_from(profile, args, context)?, None),
-        (Some(plan), None) => {
-            let (table, truth) = generated(plan, args, context)?;
-            (table, Some(truth))
+    let mut notes = Vec::new();
+    let (table, truth) = if let Some(path) = &args.job {
+        let (table, of_model) = planned(path, args, context)?;
+        notes = of_model;
+        (table, None)
+    } else {
+        args.planned.check_unused(&args.output)?;
+        match (&args.plan, &args.profile) {
+            (_, Some(profile)) => {
+                let (profile, _) = input::profile(profile, context)?;
+                (drawn_from(&profile, args, context)?, None)
+            }
+            (Some(plan), None) => {
+                let (table, truth) = generated(plan, args, context)?;
+                (table, Some(truth))
+            }
+            (None, None) => {
+                return Err(usage(
+                    "no truth to draw from",
+                    "give `--plan`, `--profile` or `--job`",
+                ));
+            }
         }
-        (None, None) => return Err(usage("no truth to draw from", "give `--plan` or `--profile`")),
     };
     let meta_file = context.phase("write", || write(&args.output, &table))?;
     let output = SynthOutput {
@@ -43,10 +60,11 @@ pub(crate) fn run(args: &SynthArgs, context: &Context) -> Result<Outcome, CliErr
         steps: table.steps().len(),
         seed: context.seed,
         job: JobFile::from(&table.meta),
-        profile: args.profile.as_deref().map(input::name),
+        profile: args.profile.as_deref().or(args.job.as_deref()).map(input::name),
         truth,
     };
     let mut document = output.document();
+    document.warnings.extend(notes);
     if !to_stdout {
         document.hint = Some(format!("prism predict {}", output.file));
     }
@@ -69,16 +87,32 @@ fn write(path: &Path, table: &OpTable) -> Result<Option<PathBuf>, CliError> {
     Ok(None)
 }
 
+/// Steps of a planned job, and what to know of its model.
+fn planned(
+    path: &Path,
+    args: &SynthArgs,
+    context: &Context,
+) -> Result<(OpTable, Vec<String>), CliError> {
+    if !input::is_job_file(path) {
+        return Err(usage(
+            format!("`{}` is no job file", input::name(path)),
+            "a job file is TOML, see `prism init`; give a profile by `--profile`",
+        ));
+    }
+    let read = TraceArgs { meta: None, allow_incomplete: false };
+    let job = job::read(path, &read, &args.planned, Draws::Empirical, context)?;
+    Ok((drawn_from(&job.profile, args, context)?, job.notes))
+}
+
 /// Steps of a profile's job.
-fn drawn_from(path: &Path, args: &SynthArgs, context: &Context) -> Result<OpTable, CliError> {
-    let (profile, _) = input::profile(path, context)?;
+fn drawn_from(profile: &Profile, args: &SynthArgs, context: &Context) -> Result<OpTable, CliError> {
     let first = i64::from(args.first_step);
     let steps: Vec<i64> = (first..first + i64::from(args.steps)).collect();
     if steps.is_empty() {
         return Err(usage("`--steps` is 0", "record at least one step"));
     }
     context
-        .phase("draw", || from_profile(&profile, &steps, context.seed))
+        .phase("draw", || from_profile(profile, &steps, context.seed))
         .map_err(|source| CliError::Synth { source })
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use prism_decide::explain::{ExplainOptions, sample_at, sampled_steps};
 use prism_decide::scenario::{Donors, Scenario, apply};
-use prism_decide::timeline::{StepTimeline, median_step};
+use prism_decide::timeline::{StepTimeline, mean_step, median_step};
 use prism_engine::predict::{Adjustments, Draws};
 use prism_engine::profile::{JobFile, SourceFile};
 use prism_engine::replay::{Builder, Replayed};
@@ -16,7 +16,7 @@ use prism_report::{ChromeTrace, TimelineOutput, Written, json_text, quantile_nam
 use crate::args::{Format, TimelineArgs};
 use crate::context::Context;
 use crate::error::{CliError, Outcome, usage};
-use crate::job::GPUS_PER_NODE;
+use crate::job::Calibrated;
 use crate::{input, job};
 
 /// Writes one step of a trace as a timeline.
@@ -29,6 +29,7 @@ pub(crate) fn run(args: &TimelineArgs, context: &Context) -> Result<Outcome, Cli
     }
     let made = match args.quantile {
         Some(quantile) => sampled(args, quantile, context)?,
+        None if input::is_job_file(&args.trace) => ideal_of_plan(args, context)?,
         None => replayed(args, context)?,
     };
     let trace = ChromeTrace {
@@ -45,8 +46,9 @@ pub(crate) fn run(args: &TimelineArgs, context: &Context) -> Result<Outcome, Cli
         })
     })?;
     let made_from = (made.sources, made.job, input::name(&args.output));
-    let output =
+    let mut output =
         TimelineOutput::new(&made.graph, &made.timeline, made.builder, &written, made_from);
+    output.warnings.extend(made.notes);
     let document = output.document(context.printer.verbose());
     let text = context.render(&document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
     if let Some(text) = text {
@@ -64,10 +66,12 @@ struct Made {
     job: JobFile,
     builder: Builder,
     sources: Vec<SourceFile>,
+    notes: Vec<String>,
 }
 
 /// A recorded or ideal step of a trace.
 fn replayed(args: &TimelineArgs, context: &Context) -> Result<Made, CliError> {
+    args.planned.check_unused(&args.trace)?;
     if input::is_profile(&args.trace) {
         return Err(usage(
             format!("`{}` is a profile, which holds no recorded steps", input::name(&args.trace)),
@@ -83,12 +87,44 @@ fn replayed(args: &TimelineArgs, context: &Context) -> Result<Made, CliError> {
         ranks: loaded.table.ranks(),
         job: JobFile::from(&loaded.table.meta),
         sources: loaded.table.sources.iter().map(SourceFile::from).collect(),
+        notes: Vec::new(),
     })
 }
 
-/// A step that the calibrated model draws.
+/// A planned job's step with every operation at its mean and all GPUs alike.
+fn ideal_of_plan(args: &TimelineArgs, context: &Context) -> Result<Made, CliError> {
+    if !args.ideal {
+        return Err(usage(
+            format!("`{}` is a job file: no step of it was recorded", input::name(&args.trace)),
+            "ask for the step without noise (`--ideal`), or one that is drawn (`--quantile p95`)",
+        ));
+    }
+    let calibrated = job::read(&args.trace, &args.read, &args.planned, Draws::Empirical, context)?;
+    let mut model = calibrated.profile.model.clone();
+    model.compute.worker_log.clear();
+    let timeline = mean_step(&calibrated.graph, &model)
+        .map_err(|source| CliError::Graph { file: input::name(&args.trace), source })?;
+    Ok(made(calibrated, timeline))
+}
+
+/// A step that is not recorded, and what it belongs to.
+fn made(calibrated: Calibrated, timeline: StepTimeline) -> Made {
+    let layout = calibrated.layout(calibrated.node_size(None));
+    let workers = (0..layout.replicas).flat_map(|r| (0..layout.stages).map(move |s| (r, s)));
+    Made {
+        timeline,
+        ranks: workers.map(|(r, s)| ((r, s), layout.rank(r, s))).collect(),
+        job: calibrated.profile.provenance.job.clone(),
+        builder: calibrated.profile.provenance.builder,
+        graph: calibrated.graph,
+        sources: calibrated.sources,
+        notes: calibrated.notes,
+    }
+}
+
+/// A step that the model draws.
 fn sampled(args: &TimelineArgs, quantile: f64, context: &Context) -> Result<Made, CliError> {
-    let calibrated = job::read(&args.trace, &args.read, Draws::Empirical, context)?;
+    let calibrated = job::read(&args.trace, &args.read, &args.planned, Draws::Empirical, context)?;
     let file = || input::name(&args.trace);
     let (mut model, mut adjust) = (calibrated.profile.model.clone(), Adjustments::default());
     let mut under = String::new();
@@ -97,9 +133,9 @@ fn sampled(args: &TimelineArgs, quantile: f64, context: &Context) -> Result<Made
             .parse()
             .map_err(|source| CliError::Scenario { place: "`--scenario`".to_owned(), source })?;
         let changed =
-            apply(&calibrated.job(GPUS_PER_NODE), &scenario, &Donors::new()).map_err(|source| {
-                CliError::Compare { file: file(), source: Box::new(source.into()) }
-            })?;
+            apply(&calibrated.job(calibrated.node_size(None)), &scenario, &Donors::new()).map_err(
+                |source| CliError::Compare { file: file(), source: Box::new(source.into()) },
+            )?;
         (model, adjust) = (changed.model, changed.adjust);
         under = format!(" under `{scenario}`");
     }
@@ -116,16 +152,7 @@ fn sampled(args: &TimelineArgs, quantile: f64, context: &Context) -> Result<Made
     let name = format!("sampled step nearest {}{under}", quantile_name(quantile));
     let timeline = StepTimeline::new(name, None, &calibrated.graph, &predicted.timeline, sample)
         .map_err(|source| CliError::Graph { file: file(), source })?;
-    let layout = calibrated.layout(GPUS_PER_NODE);
-    let workers = (0..layout.replicas).flat_map(|r| (0..layout.stages).map(move |s| (r, s)));
-    Ok(Made {
-        timeline,
-        ranks: workers.map(|(r, s)| ((r, s), layout.rank(r, s))).collect(),
-        job: calibrated.profile.provenance.job.clone(),
-        builder: calibrated.profile.provenance.builder,
-        graph: calibrated.graph,
-        sources: calibrated.sources,
-    })
+    Ok(made(calibrated, timeline))
 }
 
 /// The step that was asked for.

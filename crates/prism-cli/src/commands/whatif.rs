@@ -24,6 +24,15 @@ pub(crate) fn run(args: &WhatifArgs, context: &Context) -> Result<Outcome, CliEr
                 "add `--scenario`, or leave it out for the reference analysis",
             ));
         }
+        if input::is_job_file(&args.trace) {
+            return Err(usage(
+                format!(
+                    "the reference analysis replays recorded steps, but `{}` is a job file",
+                    input::name(&args.trace)
+                ),
+                "ask by `--scenario` how its distribution changes, such as `slow-node x1.2 dp=0`",
+            ));
+        }
         if input::is_profile(&args.trace) {
             return Err(usage(
                 format!(

@@ -13,19 +13,22 @@ use crate::args::{DrawsArg, TraceArgs, WhatifArgs};
 use crate::context::Context;
 use crate::error::{CliError, Outcome, usage};
 use crate::job::Calibrated;
+use crate::planned::PlannedArgs;
 use crate::{input, job};
 
 /// Compares scenarios with the job as it is.
 pub(super) fn run(args: &WhatifArgs, context: &Context) -> Result<Outcome, CliError> {
     let scenarios = scenarios(args)?;
-    let options = options(args, context);
-    let calibrated = job::read(&args.trace, &args.read, options.draws, context)?;
+    let mut options = options(args, context);
+    let calibrated = job::read(&args.trace, &args.read, &args.planned, options.draws, context)?;
+    options.repetitions =
+        calibrated.repetitions(args.draw.bootstrap, options.repetitions, &args.trace)?;
     let others = donors(&scenarios, options.draws, context)?;
     let donors: Donors<'_> = others
         .iter()
         .map(|(name, c)| (name.clone(), Donor { graph: &c.graph, model: &c.profile.model }))
         .collect();
-    let gpus_per_node = args.draw.gpus_per_node.unwrap_or(8);
+    let gpus_per_node = calibrated.node_size(args.draw.gpus_per_node);
     let layout = calibrated.layout(gpus_per_node);
     let report = context
         .phase("compare", || compare(&calibrated.job(gpus_per_node), &scenarios, &donors, &options))
@@ -33,7 +36,7 @@ pub(super) fn run(args: &WhatifArgs, context: &Context) -> Result<Outcome, CliEr
             file: input::name(&args.trace),
             source: Box::new(source),
         })?;
-    let mut sources = calibrated.sources;
+    let mut sources = calibrated.sources.clone();
     sources.extend(others.into_values().flat_map(|c| c.sources));
     let output = WhatifOutput {
         schema: WHATIF_SCHEMA.to_owned(),
@@ -41,7 +44,7 @@ pub(super) fn run(args: &WhatifArgs, context: &Context) -> Result<Outcome, CliEr
         job: calibrated.profile.provenance.job.clone(),
         layout,
         report,
-        warnings: Vec::new(),
+        warnings: calibrated.notes,
     };
     let mut document = output.document();
     document.hint = Some(format!("prism explain {}", input::name(&args.trace)));
@@ -124,7 +127,8 @@ fn donors(
         let Edit::Swap { profile, .. } = edit else { continue };
         if !out.contains_key(profile) {
             let read = TraceArgs { meta: None, allow_incomplete: false };
-            let donor = job::read(Path::new(profile), &read, draws, context)?;
+            let planned = PlannedArgs::default();
+            let donor = job::read(Path::new(profile), &read, &planned, draws, context)?;
             out.insert(profile.clone(), donor);
         }
     }

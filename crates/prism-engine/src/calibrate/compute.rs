@@ -129,6 +129,7 @@ fn signatures(
             ComputeSignature {
                 signature: e.inner.signatures[c],
                 ops: e.inner.ops[c].iter().map(|id| id.0).collect(),
+                positions: Vec::new(),
                 base_log_s: e.base[c],
                 microbatch_load: if shared { loading[c] / microbatch_sd } else { 1.0 },
                 step_load: step_load[c],

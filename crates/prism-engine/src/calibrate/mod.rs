@@ -29,6 +29,7 @@ pub use implied::with_dependencies;
 pub(crate) use rebuild::check_job;
 pub use rebuild::rebuild;
 pub use repeat::Resampler;
+pub(crate) use transfers::transfer_stride;
 pub use transfers::{RowPlace, row_places};
 
 use crate::replay::{Replayed, simulate};

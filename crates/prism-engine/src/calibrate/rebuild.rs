@@ -10,9 +10,18 @@ use super::{CalibrateError, Kept};
 /// Computes what is not stored in files from what is.
 ///
 /// # Errors
-/// [`CalibrateError::Inconsistent`] if array lengths do not fit the model's plan.
+/// [`CalibrateError::Inconsistent`] if array lengths do not fit the model's plan, or there is nothing to
+/// compute it from.
 pub fn rebuild(model: &mut DurationModel) -> Result<(), CalibrateError> {
     check_model(model)?;
+    if model.compute.observations_log_s.is_empty() {
+        let wrong = vec!["observations_log_s is empty".to_owned()];
+        return Err(CalibrateError::Inconsistent { wrong });
+    }
+    if let Some(s) = model.compute.signatures.iter().find(|s| !s.positions.is_empty()) {
+        let wrong = vec![format!("{} does not have every microbatch", s.signature)];
+        return Err(CalibrateError::Inconsistent { wrong });
+    }
     let rows: Vec<usize> = (0..model.steps.len()).collect();
     let kept = Kept::of(&model.effects);
     let cube = Cube::of_model(model, &rows);
@@ -122,13 +131,17 @@ fn check_model(model: &DurationModel) -> Result<(), CalibrateError> {
     };
     expect("windows", model.windows.len(), &[steps]);
     let observations = n * m * steps * replicas;
-    expect("observations_log_s", model.compute.observations_log_s.len(), &[observations]);
+    // A planned job's model comes from its laws, without observations.
+    expect("observations_log_s", model.compute.observations_log_s.len(), &[0, observations]);
     expect("position_log", model.compute.position_log.len(), &[0, n * m]);
     expect("worker_log", model.compute.worker_log.len(), &[0, n * replicas]);
     expect("worker_spread", model.compute.worker_spread.len(), &[0, n * replicas]);
     expect("congestion", model.congestion.len(), &[0, steps]);
     for s in &model.compute.signatures {
-        expect("a compute signature's ops", s.ops.len(), &[m]);
+        let own = s.positions.len();
+        expect("a compute signature's ops", s.ops.len(), &[if own > 0 { own } else { m }]);
+        let outside = s.positions.iter().filter(|&&at| at as usize >= m).count();
+        expect("a compute signature's positions outside the step", outside, &[0]);
     }
     for v in model.step_work.iter().chain(&model.launch_delay) {
         expect("a step vector", v.values_s.len(), &[replicas, replicas * steps]);

@@ -68,6 +68,11 @@ pub struct RowPlace {
     pub step: usize,
 }
 
+/// Of this many rows, every how-manieth is stored.
+pub(crate) fn transfer_stride(rows: usize) -> usize {
+    rows.div_ceil(MAX_ROWS).max(1)
+}
+
 /// The place of each stored row of a transfer model, in the order of `rows_s`; `None` if the rows
 /// are not those that calibration on `steps` steps of `replicas` replicas keeps.
 pub fn row_places(
@@ -83,7 +88,7 @@ pub fn row_places(
         if transfer.by_replica { 1 } else { replicas },
     );
     let full = own_instances * own_replicas * steps;
-    let stride = full.div_ceil(MAX_ROWS).max(1);
+    let stride = transfer_stride(full);
     let stored = full.div_ceil(stride);
     if full == 0 || transfer.rows_s.len() != stored * pools * width {
         return None;

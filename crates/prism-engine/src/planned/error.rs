@@ -30,6 +30,11 @@ pub enum PlannedError {
         /// Operations of one.
         ops: usize,
     },
+    /// Replicas that wait for each other at every layer.
+    #[error(
+        "fully sharded replicas wait for each other at every layer, which no graph of a step holds"
+    )]
+    Layered,
     /// The graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -58,7 +63,12 @@ impl PlannedError {
     pub fn hint(&self) -> &'static str {
         match self {
             PlannedError::Setting { .. } => "change the setting",
-            PlannedError::TooLarge { .. } => "evaluate a plan with fewer data-parallel replicas",
+            PlannedError::TooLarge { .. } => {
+                "evaluate a plan with fewer data-parallel replicas, or some of them by `--replicas`"
+            }
+            PlannedError::Layered => {
+                "`prism predict` evaluates it; elsewhere shard less (`zero_stage = 2`) or use a pipeline"
+            }
             PlannedError::Graph(_) => "change the plan's stages, chunks or microbatches",
             PlannedError::Compose(_) => "ask for less extreme quantiles, or draw more samples",
             _ => "check the job's variability",

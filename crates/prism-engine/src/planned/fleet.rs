@@ -2,6 +2,7 @@
 
 use prism_graph::{Event, PlannedStep, StepGraph};
 use prism_stats::counter::{Key, Stream};
+use rayon::prelude::*;
 
 use super::PlannedError;
 use super::laws::CellLaw;
@@ -38,6 +39,21 @@ impl Cells {
         let mut order: Vec<u32> = (0..replicas).collect();
         order.sort_by(|&a, &b| pilot_s[b as usize].total_cmp(&pilot_s[a as usize]).then(a.cmp(&b)));
         Ok(Cells { factors, pilot_s, order })
+    }
+
+    /// The middle one of several clusters, by the noise-free time of their slowest replica.
+    pub(crate) fn middle(
+        step: &PlannedStep,
+        law: &CellLaw,
+        replicas: u32,
+        seed: u64,
+        clusters: u32,
+    ) -> Result<Cells, PlannedError> {
+        let draw = |i| Cells::draw(step, law, replicas, seed, i);
+        let count = u64::from(clusters.max(1));
+        let mut all = (0..count).into_par_iter().map(draw).collect::<Result<Vec<_>, _>>()?;
+        all.sort_by(|a, b| a.slowest_s().total_cmp(&b.slowest_s()));
+        Ok(all.swap_remove(((count as f64 - 1.0) * 0.5).round() as usize))
     }
 
     /// Noise-free time of the slowest replica, seconds.

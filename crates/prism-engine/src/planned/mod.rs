@@ -1,22 +1,31 @@
 //! Jobs that need not exist: from a plan and a cluster's variability to the law of step time.
 
+mod assemble;
 mod error;
 mod fit;
 mod fit_job;
 mod fleet;
 mod fsdp;
+mod lanes;
 mod laws;
 mod lower;
+mod model;
 mod predict;
+mod profile;
+mod recorded;
+mod transfers;
 
 pub use error::PlannedError;
 pub use fit::{
     ClusterFit, CollectivePoint, Field, FittedParameter, Identified, StepPoint, fit_cluster,
 };
 pub use fit_job::{Core, JobFit, LoggedJob, core_of, fit_job};
+pub use model::{MOST_OPERATIONS, ModelOptions, PlannedJob, duration_model};
 pub use predict::{
     ClusterLaw, JobDistribution, JobOptions, JobPrediction, JobQuantile, JobSlowdown, predict_job,
 };
+pub use profile::planned_profile;
+pub use recorded::record;
 
 use prism_graph::PlannedStep;
 use prism_job::Job;

@@ -149,10 +149,16 @@ pub struct Repetitions<'a> {
 
 impl<'a> Repetitions<'a> {
     /// Prepares the resampling of a model's steps.
-    pub fn new(model: &'a DurationModel, seed: u64) -> Repetitions<'a> {
+    ///
+    /// # Errors
+    /// [`PredictError::NotEstimated`] if the model holds no observations.
+    pub fn new(model: &'a DurationModel, seed: u64) -> Result<Repetitions<'a>, PredictError> {
+        if model.compute.observations_log_s.is_empty() {
+            return Err(PredictError::NotEstimated);
+        }
         let (unit, labels) = resample_units(model);
         let units = resample::Windows::from_labels(&labels);
-        Repetitions { model, seed, unit, units, resampler: Resampler::new(model) }
+        Ok(Repetitions { model, seed, unit, units, resampler: Resampler::new(model) })
     }
 
     /// Independent units there are.
@@ -197,7 +203,7 @@ pub(crate) fn bootstrap_as(
     repetitions: usize,
     statistics: impl Fn(&[f64]) -> Vec<f64> + Sync,
 ) -> Result<Bootstrap, PredictError> {
-    let fresh = Repetitions::new(model, run.seed);
+    let fresh = Repetitions::new(model, run.seed)?;
     // A repetition has other numbers in the same program: one is compiled, the others are bound.
     let first = other(model.clone(), 0)?;
     let compiled = lower(graph, &first, options)?.compile()?;

@@ -50,6 +50,9 @@ pub enum PredictError {
     /// Microbatches that do not differ.
     #[error("nothing to repack: the model's microbatches have no effect of their own")]
     NothingToRepack,
+    /// A model that was not estimated from steps.
+    #[error("the model follows from given laws, so there are no recorded steps to resample")]
+    NotEstimated,
     /// A tape that does not say when operations end.
     #[error("the tape was lowered without the timeline probe")]
     NoTimeline,
@@ -81,6 +84,9 @@ impl PredictError {
             PredictError::Precision { .. } => Some("ask for less, or set `--samples`"),
             PredictError::NothingToRepack => {
                 Some("the microbatch effect was dropped in calibration: see `prism calibrate`")
+            }
+            PredictError::NotEstimated => {
+                Some("leave the bootstrap out: given laws have no calibration error")
             }
             PredictError::Sample(_) | PredictError::NoTimeline => None,
             PredictError::Resize(e) => e.hint(),

@@ -96,7 +96,7 @@ fn compute_means(model: &DurationModel, mut set: impl FnMut(u32, usize, f64)) {
                 let rows = compute.microbatch_vectors_log.chunks(n);
                 log_mean_exp(rows.map(|row| spread * f64::from(row[c])))
             };
-            for (m, &op) in signature.ops.iter().enumerate() {
+            for (m, op) in signature.by_position() {
                 let position = compute.position_log.get(c * microbatches + m).copied();
                 let log = signature.base_log_s
                     + worker

@@ -67,7 +67,7 @@ pub(super) fn assign_work(
         Ok(())
     };
     for (c, signature) in model.compute.signatures.iter().enumerate() {
-        for (m, &op) in signature.ops.iter().enumerate() {
+        for (m, op) in signature.by_position() {
             set(op, Work::Compute { c, m })?;
         }
     }

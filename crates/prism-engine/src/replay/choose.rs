@@ -27,6 +27,10 @@ impl Replayed {
         let graph = match builder {
             Builder::Reference => build_reference(table)?,
             Builder::ProgramOrder => build_program_order(table)?,
+            Builder::Planned => {
+                let (rule, got) = ("a trace's rules must be of traces", builder.to_string());
+                return Err(GraphError::Schedule { rule, got });
+            }
         };
         let observed = Observed::align(&graph, table)?;
         let split = Split::new(&graph, &observed)?;

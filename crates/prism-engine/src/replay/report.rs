@@ -17,6 +17,8 @@ pub enum Builder {
     Reference,
     /// Blocking, batched sends and receives: [`prism_graph::build_program_order`].
     ProgramOrder,
+    /// Not from a trace: from a plan ([`prism_graph::PlannedShape::graph`]).
+    Planned,
 }
 
 impl fmt::Display for Builder {
@@ -24,6 +26,7 @@ impl fmt::Display for Builder {
         f.pad(match self {
             Builder::Reference => "reference",
             Builder::ProgramOrder => "program-order",
+            Builder::Planned => "planned",
         })
     }
 }

@@ -1,6 +1,7 @@
 //! What can go wrong in making a synthetic trace.
 
 use prism_graph::GraphError;
+use prism_model::OpKind;
 use prism_stats::StatsError;
 
 /// Why a synthetic trace cannot be made.
@@ -27,6 +28,12 @@ pub enum SynthError {
         /// What does not fit.
         what: String,
     },
+    /// An operation that no trace can hold.
+    #[error("a trace has no name for {kind}: its format knows whole backward passes only")]
+    Kind {
+        /// Its kind.
+        kind: OpKind,
+    },
     /// The graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -42,6 +49,9 @@ impl SynthError {
             SynthError::Spec { .. } => Some("s.d.s are in log time: 0.02 is about 2 %"),
             SynthError::Steps { .. } => Some("give every step id once, in order"),
             SynthError::Model { .. } => Some("calibrate the trace again"),
+            SynthError::Kind { .. } => {
+                Some("take a schedule that does not split them: gpipe, 1f1b or interleaved-1f1b")
+            }
             SynthError::Graph(e) => e.hint(),
             SynthError::Stats(_) => None,
         }

@@ -27,6 +27,7 @@ mod spec;
 mod truth;
 
 pub use error::SynthError;
+pub(crate) use model::drawn_work;
 pub use model::{from_model, from_profile};
 pub use spec::{
     Durations, EffectLaw, EffectSpec, LaunchDelay, Loads, OutlierSteps, SlowWorker, SynthEffects,

@@ -2,7 +2,7 @@
 
 use prism_graph::{Event, OpId, StepGraph, synchronise, to_op_table};
 use prism_io::{JobMeta, OpTable};
-use prism_model::{DurationModel, ImpliedDependency, Signature, StepVector};
+use prism_model::{DurationModel, ImpliedDependency, OpKind, Signature, StepVector};
 use prism_stats::stream;
 use rand::{Rng, RngExt};
 
@@ -51,6 +51,9 @@ pub fn from_model(
 ) -> Result<OpTable, SynthError> {
     ascending(steps)?;
     check_job(graph, model).map_err(|e| SynthError::Model { what: e.to_string() })?;
+    if let Some(op) = graph.ops().iter().find(|op| op.kind == OpKind::BackwardWeight) {
+        return Err(SynthError::Kind { kind: op.kind });
+    }
     let drawing = Drawing { graph, model, seed };
     let (replicas, ops) = (graph.replicas() as usize, graph.ops().len());
     let samples = steps.len() * replicas;
@@ -68,6 +71,31 @@ pub fn from_model(
     let mut table = to_op_table(graph, steps, &work, Some(&delay), meta)?;
     table.sources = vec![source(format!("synthetic from a profile, seed {seed}"))];
     Ok(table)
+}
+
+/// Work of one step for each of the model's own, `[operation][step][replica]`, seconds: what is drawn
+/// with the step is that step's, everything else is drawn once.
+///
+/// # Errors
+/// [`SynthError::Model`] if the model does not fit the graph.
+pub(crate) fn drawn_work(
+    graph: &StepGraph,
+    model: &DurationModel,
+    seed: u64,
+) -> Result<Vec<f64>, SynthError> {
+    check_job(graph, model).map_err(|e| SynthError::Model { what: e.to_string() })?;
+    let drawing = Drawing { graph, model, seed };
+    let (replicas, ops) = (graph.replicas() as usize, graph.ops().len());
+    let samples = model.steps.len() * replicas;
+    let mut work = vec![0.0; ops * samples];
+    for (t, &step) in model.steps.iter().enumerate() {
+        let now = drawing.step(step, t);
+        for op in 0..ops {
+            let to = lane_at(OpId(op as u32), samples, t * replicas)..;
+            work[to][..replicas].copy_from_slice(&now[op * replicas..][..replicas]);
+        }
+    }
+    Ok(work)
 }
 
 struct Drawing<'a> {
@@ -120,7 +148,7 @@ impl Drawing<'_> {
                 + at(&compute.worker_log, 0.0)
                 + of_step.map_or(0.0, |v| f64::from(*v));
             let spread = at(&compute.worker_spread, 1.0);
-            for (m, &op) in s.ops.iter().enumerate() {
+            for (m, op) in s.by_position() {
                 let position = compute.position_log.get(c * microbatches + m);
                 let mut log = scale + position.map_or(0.0, |p| f64::from(*p));
                 if rows > 0 {

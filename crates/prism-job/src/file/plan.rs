@@ -47,7 +47,7 @@ fn schedule(raw: &RawParallelism) -> (ScheduleName, u32) {
         (None, None) => (ScheduleName::OneFOneB, 1),
         (None, Some(v)) if v > 1 => (ScheduleName::InterleavedOneFOneB, v),
         (None, Some(v)) => (ScheduleName::OneFOneB, v),
-        (Some(s @ (ScheduleName::ZbV | ScheduleName::DualPipe)), None) => (s, 2),
+        (Some(s @ ScheduleName::ZbV), None) => (s, 2),
         (Some(s), v) => (s, v.unwrap_or(1)),
     }
 }

@@ -153,7 +153,7 @@ pub(crate) struct RawParallelism {
     pub(crate) expert_parallel_degree: Option<u32>,
     /// Pipeline stages; 1 if left out.
     pub(crate) pipeline_parallel_degree: Option<u32>,
-    /// Model chunks per stage; 1 if left out, 2 with the schedules `zb-v` and `dualpipe`.
+    /// Model chunks per stage; 1 if left out, 2 with the schedule `zb-v`.
     pub(crate) virtual_pipeline_degree: Option<u32>,
     /// Schedule; `1f1b` if left out, or `interleaved-1f1b` with several chunks per stage.
     pub(crate) pipeline_parallel_schedule: Option<ScheduleName>,

@@ -128,7 +128,7 @@ fn schedules(p: &Plan, pp: u32) -> Vec<Choice<(ScheduleName, u32)>> {
     let asked = (p.schedule, p.virtual_chunks);
     let mut out = vec![(asked, 0)];
     let fitting = match p.schedule {
-        ScheduleName::ZbV | ScheduleName::DualPipe => (p.schedule, 2),
+        ScheduleName::ZbV => (p.schedule, 2),
         ScheduleName::InterleavedOneFOneB => (p.schedule, p.virtual_chunks.max(2)),
         other => (other, 1),
     };

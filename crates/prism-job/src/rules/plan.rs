@@ -166,11 +166,15 @@ fn chunks(job: &Job, report: &mut Report) {
     });
 }
 
-/// Chunks per stage that a schedule needs; `None` for any number above 1.
+/// Chunks per stage that a schedule cuts the model into; `None` for any number above 1. `DualPipe`
+/// cuts it into as many pieces as there are stages, of which each stage holds two.
 fn chunks_of(schedule: ScheduleName) -> Option<u32> {
     match schedule {
-        ScheduleName::GPipe | ScheduleName::OneFOneB | ScheduleName::ZbH1 => Some(1),
-        ScheduleName::ZbV | ScheduleName::DualPipe => Some(2),
+        ScheduleName::GPipe
+        | ScheduleName::OneFOneB
+        | ScheduleName::ZbH1
+        | ScheduleName::DualPipe => Some(1),
+        ScheduleName::ZbV => Some(2),
         ScheduleName::InterleavedOneFOneB => None,
     }
 }
