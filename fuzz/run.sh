@@ -8,7 +8,7 @@ set -eu
 
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-targets=${*:-straggler_parquet straggler_csv meta_yaml native_parquet step_log speeds}
+targets=${*:-straggler_parquet straggler_csv meta_yaml native_parquet step_log speeds job_file}
 
 cd "$(dirname "$0")"
 

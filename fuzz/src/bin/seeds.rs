@@ -15,7 +15,10 @@ fn main() -> Done {
     let folder = std::env::args().nth(1).ok_or("usage: seeds FOLDER")?;
     let folder = Path::new(&folder);
     let targets =
-        ["straggler_parquet", "straggler_csv", "meta_yaml", "native_parquet", "step_log", "speeds"];
+        [
+            "straggler_parquet", "straggler_csv", "meta_yaml", "native_parquet", "step_log", "speeds",
+            "job_file",
+        ];
     for target in targets {
         fs::create_dir_all(folder.join(target))?;
     }
@@ -24,6 +27,14 @@ fn main() -> Done {
     fs::write(
         folder.join("speeds/nodes"),
         "gpu,node,rail,time_ms\na,n0,r0,10.5\nb,n0,r0,11\na,n0,r0,10.25\nc,n1,r1,9e0\n",
+    )?;
+    fs::write(folder.join("job_file/large"), include_str!("../../../examples/gpt-131072.toml"))?;
+    fs::write(
+        folder.join("job_file/small"),
+        "[model]\npreset = \"llama-3.1-8b\"\n[training]\nseq_len = 4096\nglobal_batch_size = 8\n\
+         micro_batch_size = 1\n[parallelism]\ntensor_parallel_degree = 2\nzero_stage = 3\n\
+         fsdp = { prefetch = 1 }\n[cluster]\npreset = \"a100-dgx\"\ngpus = 8\n\
+         [variability]\nstep_sd = 0.01\nmicrobatch = { sd = 0.1, skew = 1.0 }\n",
     )?;
     let single = small();
     let mut double = small();
