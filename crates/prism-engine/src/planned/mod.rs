@@ -5,6 +5,7 @@ mod error;
 mod fit;
 mod fit_job;
 mod fleet;
+mod from_profile;
 mod fsdp;
 mod lanes;
 mod laws;
@@ -16,6 +17,7 @@ mod recorded;
 mod transfers;
 
 pub use error::PlannedError;
+pub use from_profile::{ProfileVariability, variability_of_profile};
 pub use fit::{
     ClusterFit, CollectivePoint, Field, FittedParameter, Identified, StepPoint, fit_cluster,
 };
