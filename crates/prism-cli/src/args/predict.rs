@@ -92,6 +92,7 @@ pub(crate) struct PredictArgs {
     /// Simulate every replica of a job, whatever that costs
     #[arg(long)]
     pub(crate) brute_force: bool,
+    #[command(flatten)]
     pub(crate) resize: ResizeArgs,
 }
 
