@@ -4,7 +4,7 @@ use clap::CommandFactory;
 use prism_engine::profile::Profile;
 use prism_report::{
     CheckOutput, DiffOutput, ExplainOutput, InitOutput, PlaceOutput, PredictJobOutput, PredictOutput, PresetsOutput, ReplayOutput, SynthOutput,
-    TimelineOutput, ValidateOutput, WhatifOutput, WhatifReferenceOutput, json_text, schema_text,
+    TimelineOutput, ValidateOutput, WhatifOutput, WhatifReferenceOutput, schema_text,
 };
 
 use crate::args::{Cli, CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
@@ -21,7 +21,7 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::Check => schema_text::<CheckOutput>(),
         SchemaName::Init => schema_text::<InitOutput>(),
         SchemaName::Presets => schema_text::<PresetsOutput>(),
-        SchemaName::Job => json_text(&prism_job::job_schema()),
+        SchemaName::Job => Ok(prism_job::job_schema_text()),
         SchemaName::Place => schema_text::<PlaceOutput>(),
         SchemaName::Validate => schema_text::<ValidateOutput>(),
         SchemaName::Diff => schema_text::<DiffOutput>(),
