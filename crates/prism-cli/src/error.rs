@@ -135,7 +135,13 @@ impl CliError {
             CliError::IsJob { file } => {
                 return Some(format!("`prism predict {file}` predicts its step time"));
             }
-            CliError::Import { source, .. } => return source.hint(),
+            CliError::Import { source, .. } => {
+                return source.hint().or_else(|| {
+                    let read = "`hf:` reads a config.json, `megatron:` arguments or a log's block of \
+                                them, `torchtitan:` its JSON or TOML";
+                    Some(read.to_owned())
+                });
+            }
             CliError::Planned { source, .. } => Some(source.hint()),
             CliError::Threads { .. } => Some("lower `--threads`"),
             CliError::Input { .. } | CliError::Stdout { .. } => None,

@@ -295,7 +295,14 @@ fn committed_schemas_are_those_of_the_outputs() {
         "4",
     ];
     let explain = ["explain", "job.csv", "--json", "--samples", "200", "--path-samples", "20"];
-    let outputs: [(&str, &[&str]); 11] = [
+    let job = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/llama-8b-fsdp.toml");
+    std::fs::copy(job, folder.path().join("job.toml")).unwrap();
+    let init = ["init", "--model", "llama-3.1-8b", "--gpus", "8", "--json", "-o", "x.toml"];
+    let outputs: [(&str, &[&str]); 15] = [
+        ("predict-job", &["predict", "job.toml", "--json", "--samples", "200"]),
+        ("check", &["check", "job.toml", "--json"]),
+        ("init", &init),
+        ("presets", &["init", "--list", "gpus", "--json"]),
         ("replay", &["replay", "job.csv", "--json"]),
         ("profile", &["calibrate", "job.csv", "--json"]),
         ("predict", &["predict", "job.csv", "--json", "--bootstrap", "0"]),
@@ -319,6 +326,8 @@ fn committed_schemas_are_those_of_the_outputs() {
         assert_eq!(version, format!("prism.{name}/1"));
         assert_keys(&serde_json::from_str(&schema).unwrap(), &output);
     }
+    let job = std::fs::read_to_string(committed.join("job.json")).unwrap();
+    assert!(folder.done(&["schema", "job"]) == job, "schemas/job.json is stale");
 }
 
 #[test]

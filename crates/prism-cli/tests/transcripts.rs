@@ -296,6 +296,8 @@ fn help() {
         ["replay", "-h"],
         ["calibrate", "-h"],
         ["predict", "-h"],
+        ["init", "-h"],
+        ["check", "-h"],
         ["place", "-h"],
         ["validate", "-h"],
         ["diff", "-h"],

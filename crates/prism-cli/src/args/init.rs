@@ -23,7 +23,7 @@ pub(crate) struct InitArgs {
     /// Read another program's configuration: `hf:config.json`, `megatron:args.sh` (or a log),
     /// `torchtitan:config.json` (or its TOML); `-` for standard input
     #[arg(long, value_name = "FORMAT:FILE")]
-    pub(crate) from: Option<From>,
+    pub(crate) from: Option<Import>,
     /// List presets instead
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["model", "from"])]
     pub(crate) list: Option<ListArg>,
@@ -86,8 +86,9 @@ pub(crate) struct PlanArgs {
     /// Pipeline schedule: gpipe, 1f1b, interleaved-1f1b, zb-h1, zb-v, dualpipe
     #[arg(long, value_name = "NAME")]
     pub(crate) schedule: Option<String>,
-    /// What `ZeRO` shards: 0 nothing, 1 optimizer state, 2 gradients, 3 parameters [default: 1]
-    #[arg(long, value_name = "STAGE")]
+    /// What is sharded over replicas: 0 nothing, 1 optimizer state, 2 and gradients, 3 and
+    /// parameters (FSDP) [default: 1]
+    #[arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(..=3))]
     pub(crate) zero: Option<u8>,
     /// Activation recomputation: none, selective, full
     #[arg(long, value_name = "HOW")]
@@ -117,12 +118,12 @@ pub(crate) enum Origin {
 
 /// A configuration file of another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct From {
+pub(crate) struct Import {
     pub(crate) origin: Origin,
     pub(crate) file: PathBuf,
 }
 
-impl FromStr for From {
+impl FromStr for Import {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -136,7 +137,7 @@ impl FromStr for From {
             "torchtitan" => Origin::Torchtitan,
             other => return Err(format!("`{other}` is no known format; {form}")),
         };
-        Ok(From { origin, file: file.into() })
+        Ok(Import { origin, file: file.into() })
     }
 }
 
@@ -146,10 +147,10 @@ mod tests {
 
     #[test]
     fn a_configuration_names_its_program_and_file() {
-        let from: From = "megatron:a:b.sh".parse().unwrap();
-        assert_eq!(from, From { origin: Origin::Megatron, file: "a:b.sh".into() });
+        let from: Import = "megatron:a:b.sh".parse().unwrap();
+        assert_eq!(from, Import { origin: Origin::Megatron, file: "a:b.sh".into() });
         for wrong in ["config.json", "hf:", "nemo:x", ":x", ""] {
-            assert!(wrong.parse::<From>().is_err(), "{wrong}");
+            assert!(wrong.parse::<Import>().is_err(), "{wrong}");
         }
     }
 }

@@ -89,6 +89,9 @@ pub(crate) struct PredictArgs {
     /// Clusters to draw, of a job [default: 32]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000), value_name = "N")]
     pub(crate) clusters: Option<u32>,
+    /// Take the variability of a job from a profile calibrated on another plan or scale
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) variability_from: Option<PathBuf>,
     /// Simulate every replica of a job, whatever that costs
     #[arg(long)]
     pub(crate) brute_force: bool,

@@ -5,7 +5,7 @@ use prism_engine::profile::Profile;
 use prism_report::{
     CheckOutput, DiffOutput, ExplainOutput, FitClusterOutput, FitJobOutput, InitOutput,
     PlaceOutput, PredictJobOutput, PredictOutput, PresetsOutput, ReplayOutput, SynthOutput,
-    TimelineOutput, ValidateOutput, WhatifOutput, WhatifReferenceOutput, json_text, schema_text,
+    TimelineOutput, ValidateOutput, WhatifOutput, WhatifReferenceOutput, schema_text,
 };
 
 use crate::args::{Cli, CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
@@ -24,7 +24,7 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::FitCluster => schema_text::<FitClusterOutput>(),
         SchemaName::FitJob => schema_text::<FitJobOutput>(),
         SchemaName::Presets => schema_text::<PresetsOutput>(),
-        SchemaName::Job => json_text(&prism_job::job_schema()),
+        SchemaName::Job => Ok(prism_job::job_schema_text()),
         SchemaName::Place => schema_text::<PlaceOutput>(),
         SchemaName::Validate => schema_text::<ValidateOutput>(),
         SchemaName::Diff => schema_text::<DiffOutput>(),

@@ -2,9 +2,14 @@
 
 use std::path::Path;
 
-use prism_engine::planned::{JobDistribution, JobOptions, JobPrediction, predict_job};
+use prism_engine::planned::{
+    JobDistribution, JobOptions, JobPrediction, predict_job, variability_of_profile,
+};
+use prism_engine::profile::SourceFile;
+use prism_graph::PlannedStep;
 use prism_job::cost::costs;
 use prism_job::{Job, Violation};
+use prism_model::OpKind;
 use prism_report::{
     JobSummary, Over, PREDICT_JOB_SCHEMA, PredictJobOutput, RequirementResult, Throughput,
     cost_assumption, json_text, variability_assumption,
@@ -26,12 +31,21 @@ pub(crate) fn run(
     check(args)?;
     let read = given.job(&args.set)?;
     given.warn(&read.warnings, context);
-    let job = &read.job;
+    let mut planned = read.job.clone();
+    let taken = match &args.variability_from {
+        Some(path) => Some(from_profile(path, &mut planned, args, context)?),
+        None => None,
+    };
+    let job = &planned;
     let options = options(args, context);
     let prediction = context
         .phase("predict", || predict_job(job, &options))
         .map_err(|source| CliError::Planned { file: input::name(&args.input), source })?;
-    let output = output(given, args, context, job, &read.warnings, prediction)?;
+    let mut output = output(given, args, context, job, &read.warnings, prediction)?;
+    if let Some((source, notes)) = taken {
+        output.sources.push(source);
+        output.prediction.warnings.extend(notes);
+    }
     let mut document = output.document();
     // Those of the file are shown at their place in it.
     document.warnings.drain(..read.warnings.len());
@@ -40,6 +54,32 @@ pub(crate) fn run(
     context.deliver(file, &document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
     context.asides(&document);
     Ok(if output.all_met() { Outcome::Yes } else { Outcome::No })
+}
+
+/// Gives a job the variability of a profile; what was taken, and what was not, in words.
+fn from_profile(
+    path: &Path,
+    job: &mut Job,
+    args: &PredictArgs,
+    context: &Context,
+) -> Result<(SourceFile, Vec<String>), CliError> {
+    let (profile, source) = input::profile(path, context)?;
+    let failed = |source| CliError::Planned { file: input::name(&args.input), source };
+    let step = PlannedStep::new(job, &costs(job), 1).map_err(|e| failed(e.into()))?;
+    let from = variability_of_profile(&profile, &step.planned.graph, &job.variability);
+    let names = |kinds: &[OpKind]| {
+        let names: Vec<&str> = kinds.iter().map(|k| k.as_str()).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    };
+    let notes = vec![
+        format!("variability from {}: {}", source.name, from.taken.join(", ")),
+        format!("of the job file's preset still: {}", from.kept.join(", ")),
+        format!("operations in both: {}", names(&from.matched)),
+        format!("only in the planned job: {}", names(&from.unmatched)),
+        format!("only in the profile: {}", names(&from.unused)),
+    ];
+    job.variability = from.variability;
+    Ok((source, notes))
 }
 
 /// Refuses flags that mean nothing for a job file.

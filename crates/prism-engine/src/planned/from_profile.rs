@@ -83,8 +83,7 @@ pub fn variability_of_profile(
     let kinds = |graph: &StepGraph| -> BTreeSet<OpKind> {
         graph.ops().iter().map(|op| op.kind).filter(|k| OpKind::TIMED.contains(k)).collect()
     };
-    let recorded: BTreeSet<OpKind> =
-        profile.step_graph().map(|g| kinds(&g)).unwrap_or_default();
+    let recorded: BTreeSet<OpKind> = profile.step_graph().map(|g| kinds(&g)).unwrap_or_default();
     let wanted = kinds(planned);
     ProfileVariability {
         variability: v,
@@ -107,8 +106,7 @@ fn root_mean_square(values: impl Iterator<Item = f64>) -> f64 {
 
 /// S.d. of the logarithms of positive values; none of fewer than two.
 fn log_sd(values: &[f32]) -> Option<f64> {
-    let logs: Vec<f64> =
-        values.iter().filter(|v| **v > 0.0).map(|v| f64::from(*v).ln()).collect();
+    let logs: Vec<f64> = values.iter().filter(|v| **v > 0.0).map(|v| f64::from(*v).ln()).collect();
     let n = logs.len() as f64;
     if n < 2.0 {
         return None;

@@ -17,11 +17,11 @@ mod recorded;
 mod transfers;
 
 pub use error::PlannedError;
-pub use from_profile::{ProfileVariability, variability_of_profile};
 pub use fit::{
     ClusterFit, CollectivePoint, Field, FittedParameter, Identified, StepPoint, fit_cluster,
 };
 pub use fit_job::{Core, JobFit, LoggedJob, core_of, fit_job};
+pub use from_profile::{ProfileVariability, variability_of_profile};
 pub use model::{MOST_OPERATIONS, ModelOptions, PlannedJob, duration_model};
 pub use predict::{
     ClusterLaw, JobDistribution, JobOptions, JobPrediction, JobQuantile, JobSlowdown, predict_job,

@@ -53,50 +53,24 @@ pub(super) struct Candidate {
 pub(super) fn choose(wish: &Wish) -> Result<Choice, CliError> {
     let shape = Shape::of(wish)?;
     let candidates = candidates(wish, &shape);
-    let (mut best, mut possible, mut fitting) = (None::<(f64, &Candidate, Job)>, 0, 0);
-    let mut least: Option<(f64, &Candidate, Job)> = None;
-    let mut why = None;
-    for candidate in &candidates {
-        let job = match read(wish, candidate) {
-            Ok(job) => job,
-            Err(all) => {
-                why.get_or_insert(all);
-                continue;
-            }
-        };
-        let Ok(stages) = memory(&job) else { continue };
-        possible += 1;
-        let most = stages.iter().map(|s| s.total_bytes() / s.gpu_bytes).fold(0.0, f64::max);
-        if least.as_ref().is_none_or(|l| most < l.0) {
-            least = Some((most, candidate, job.clone()));
-        }
-        if most > 1.0 - SPARE {
-            continue;
-        }
-        let Ok(step_s) = noise_free_s(&job) else { continue };
-        fitting += 1;
-        let speed = job.tokens() / step_s;
-        if best.as_ref().is_none_or(|b| speed > b.0) {
-            best = Some((speed, candidate, job));
-        }
-    }
+    let found = Survey::of(wish, &candidates);
     let given = wish.plan.tp.is_some() && wish.plan.pp.is_some();
-    match (best, least) {
-        (Some((_, candidate, job)), _) => {
-            let name = plan_name(&job.plan);
-            let chosen = if given {
-                format!("recompute `{}`", candidate.recompute)
-            } else {
-                format!(
-                    "the plan {name}: the most tokens/s of {possible} possible plans tried, {fitting} \
-                     of which fit"
-                )
-            };
-            let chosen = if given && wish.plan.recompute.is_some() { vec![] } else { vec![chosen] };
-            Ok(finish(wish, candidate, chosen, Vec::new()))
-        }
+    if let Some((_, candidate, job)) = &found.best {
+        let chosen = match (given, &wish.plan.recompute) {
+            (true, Some(_)) => Vec::new(),
+            (true, None) => vec![format!("recompute `{}`", candidate.recompute)],
+            (false, _) => vec![format!(
+                "the plan {}: the most tokens/s of {} possible plans tried, {} of which fit",
+                plan_name(&job.plan),
+                found.possible,
+                found.fitting
+            )],
+        };
+        return Ok(finish(wish, candidate, chosen, Vec::new()));
+    }
+    match &found.least {
         // A plan that was asked for is written even if it does not fit: `prism check` says why.
-        (None, Some((share, candidate, _))) if given => {
+        Some((share, candidate, _)) if given => {
             let warning = format!(
                 "the plan takes {:.0} % of a GPU's memory by estimate: it does not fit with {:.0} % \
                  to spare",
@@ -105,7 +79,7 @@ pub(super) fn choose(wish: &Wish) -> Result<Choice, CliError> {
             );
             Ok(finish(wish, candidate, Vec::new(), vec![warning]))
         }
-        (None, Some((share, _, job))) => Err(usage(
+        Some((share, _, job)) => Err(usage(
             format!(
                 "no plan tried fits {} {} GPUs: the smallest, {}, takes {:.0} % of their memory",
                 count(wish.gpus as usize),
@@ -115,16 +89,60 @@ pub(super) fn choose(wish: &Wish) -> Result<Choice, CliError> {
             ),
             "give more GPUs or `--zero 3`, or give `--tp` and `--pp` to write a plan that does not fit",
         )),
-        (None, None) => Err(match why {
-            Some(all) => refused(&all),
-            None => usage(
-                format!(
-                    "{} GPUs do not split into the degrees that were given",
-                    count(wish.gpus as usize)
-                ),
-                "the product of `--tp`, `--pp`, `--cp` and `--dp` must be `--gpus`",
-            ),
-        }),
+        None => Err(found.why.as_deref().map_or_else(|| indivisible(wish), refused)),
+    }
+}
+
+fn indivisible(wish: &Wish) -> CliError {
+    usage(
+        format!("{} GPUs do not split into the degrees that were given", count(wish.gpus as usize)),
+        "the product of `--tp`, `--pp`, `--cp` and `--dp` must be `--gpus`",
+    )
+}
+
+/// What became of the plans that were tried.
+#[derive(Default)]
+struct Survey<'a> {
+    /// Of those that fit, the one with the most tokens per second.
+    best: Option<(f64, &'a Candidate, Job)>,
+    /// Of the possible ones, the one that takes the least memory, as a share of the GPU's.
+    least: Option<(f64, &'a Candidate, Job)>,
+    possible: usize,
+    fitting: usize,
+    /// Why the first impossible one is so.
+    why: Option<Box<Violations>>,
+}
+
+impl<'a> Survey<'a> {
+    fn of(wish: &Wish, candidates: &'a [Candidate]) -> Survey<'a> {
+        let mut survey = Survey::default();
+        for candidate in candidates {
+            match read(wish, candidate) {
+                Ok(job) => survey.add(candidate, job),
+                Err(all) => {
+                    survey.why.get_or_insert(all);
+                }
+            }
+        }
+        survey
+    }
+
+    fn add(&mut self, candidate: &'a Candidate, job: Job) {
+        let Ok(stages) = memory(&job) else { return };
+        self.possible += 1;
+        let most = stages.iter().map(|s| s.total_bytes() / s.gpu_bytes).fold(0.0, f64::max);
+        if self.least.as_ref().is_none_or(|l| most < l.0) {
+            self.least = Some((most, candidate, job.clone()));
+        }
+        if most > 1.0 - SPARE {
+            return;
+        }
+        let Ok(step_s) = noise_free_s(&job) else { return };
+        self.fitting += 1;
+        let speed = job.tokens() / step_s;
+        if self.best.as_ref().is_none_or(|b| speed > b.0) {
+            self.best = Some((speed, candidate, job));
+        }
     }
 }
 

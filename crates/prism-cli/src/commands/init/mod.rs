@@ -12,7 +12,7 @@ use prism_job::{
     import_megatron, import_torchtitan, parse_job, presets,
 };
 use prism_report::{
-    INIT_SCHEMA, InitOutput, JobSummary, PRESETS_SCHEMA, Preset, PresetsOutput, json_text,
+    INIT_SCHEMA, InitOutput, JobSummary, PRESETS_SCHEMA, Preset, PresetsOutput, count, json_text,
 };
 
 use crate::args::{InitArgs, ListArg, Origin, PlanArgs};
@@ -34,6 +34,7 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<Outcome, CliErro
     if let Some(what) = args.list {
         return list(what, context);
     }
+    let drafted = draft(args, context)?;
     let is_stdout = args.output == Path::new("-");
     if !is_stdout && !args.force && args.output.exists() {
         return Err(usage(
@@ -41,7 +42,6 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<Outcome, CliErro
             "`--force` overwrites it, `-o FILE` writes another one",
         ));
     }
-    let drafted = draft(args, context)?;
     write_atomic(&args.output, |out| out.write_all(drafted.toml.as_bytes()))?;
     let file = input::name(&args.output);
     let output = InitOutput {
@@ -180,7 +180,7 @@ fn preset(
         plan: args.plan.clone(),
     };
     if args.training.seq_len.is_none() {
-        chosen.push(format!("sequences of {seq_len} tokens"));
+        chosen.push(format!("sequences of {} tokens", count(seq_len as usize)));
     }
     let choice = context.phase("choose a plan", || choose::choose(&wish))?;
     chosen.extend(choice.chosen);
@@ -190,7 +190,8 @@ fn preset(
 /// Why no job came of what was asked, in one error.
 fn refused(all: &Violations) -> CliError {
     let messages: Vec<&str> = all.violations.iter().map(|v| v.message.as_str()).collect();
-    let hints: Vec<String> = all.violations.iter().filter_map(|v| v.hint.clone()).collect();
+    let mut hints: Vec<String> = all.violations.iter().filter_map(|v| v.hint.clone()).collect();
+    hints.dedup();
     let near = crate::snippet::possible(all);
     let mut hint = hints.join("; ");
     if !near.is_empty() {

@@ -41,7 +41,8 @@ pub(super) fn job(wish: &Wish, plan: &Candidate, notes: &[String]) -> String {
     let mut line = |key: &str, value: &str, comment: &str| {
         let _ = writeln!(out, "{key} = {value}  # {comment}");
     };
-    line("tensor_parallel_degree", &plan.tp.to_string(), "with sequence parallelism");
+    let split = if plan.tp > 1 { "with sequence parallelism" } else { "ranks that share a layer" };
+    line("tensor_parallel_degree", &plan.tp.to_string(), split);
     line("pipeline_parallel_degree", &plan.pp.to_string(), "stages");
     if let Some(v) = wish.plan.vpp {
         line("virtual_pipeline_degree", &v.to_string(), "model chunks per stage");
