@@ -149,6 +149,7 @@ fn check(args: &PredictArgs, context: &Context) -> Result<(), CliError> {
         ("--set", !args.set.set.is_empty()),
         ("--clusters", args.clusters.is_some()),
         ("--brute-force", args.brute_force),
+        ("--variability-from", args.variability_from.is_some()),
     ];
     if let Some((flag, _)) = of_jobs.iter().find(|(_, given)| *given) {
         return Err(usage(
