@@ -98,8 +98,8 @@ pub(crate) fn is_step_log(path: &Path) -> bool {
 
 /// Reads a job file.
 pub(crate) fn job_file(path: &Path) -> Result<JobInput, CliError> {
-    let bytes = slurp(path)
-        .map_err(|source| JobFileError::Read { path: path.to_owned(), source })?;
+    let bytes =
+        slurp(path).map_err(|source| JobFileError::Read { path: path.to_owned(), source })?;
     job_input(path, bytes)
 }
 
@@ -118,9 +118,10 @@ fn is_job(path: &Path, head: &[u8]) -> bool {
     const SECTIONS: [&str; 5] = ["model", "training", "parallelism", "cluster", "variability"];
     let of_job = |line: &str| match line.trim().strip_prefix('[') {
         Some(rest) => SECTIONS.iter().any(|s| {
-            rest.trim_start_matches('[').trim_start().strip_prefix(s).is_some_and(|end| {
-                end.trim_start().starts_with([']', '.'])
-            })
+            rest.trim_start_matches('[')
+                .trim_start()
+                .strip_prefix(s)
+                .is_some_and(|end| end.trim_start().starts_with([']', '.']))
         }),
         None => line.trim().starts_with("schema") && line.contains("\"prism.job/"),
     };

@@ -7,14 +7,12 @@ use prism_report::{Style, count, plan_name};
 /// All violations, and the possible plans nearest to an impossible one.
 pub(crate) fn errors(all: &Violations, style: Style) -> String {
     let n = all.violations.len();
-    let mut groups: Vec<Group<'_>> = all
-        .violations
-        .iter()
-        .map(|v| group(&Level::ERROR, v, &all.name, &all.text))
-        .collect();
+    let mut groups: Vec<Group<'_>> =
+        all.violations.iter().map(|v| group(&Level::ERROR, v, &all.name, &all.text)).collect();
     let plans = possible(all);
     if !plans.is_empty() {
-        let mut near = Group::with_title(Level::HELP.secondary_title("possible plans near this one"));
+        let mut near =
+            Group::with_title(Level::HELP.secondary_title("possible plans near this one"));
         for plan in plans {
             near = near.element(Level::NOTE.no_name().message(plan));
         }

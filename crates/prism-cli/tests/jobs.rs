@@ -57,7 +57,8 @@ macro_rules! snapshot {
 fn predict() {
     let folder = with_job();
     let few = ["--samples", "4096", "--clusters", "8"];
-    let asked = [&["predict", "job.toml", "--require", "p95<1ms", "--require", "mean<9s"][..], &few];
+    let asked =
+        [&["predict", "job.toml", "--require", "p95<1ms", "--require", "mean<9s"][..], &few];
     let clusters =
         [&["predict", "job.toml", "--over", "clusters", "--format", "markdown", "-q"][..], &few];
     let set = ["predict", "job.toml", "--set", "variability.preset=lemon", "--format", "csv"];

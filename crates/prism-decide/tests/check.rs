@@ -66,8 +66,7 @@ fn the_bubble_of_1f1b_is_one_microbatch_of_the_other_stages() {
     assert!(others.iter().all(|c| pure_s(c) < pure_s(last)));
     assert_eq!(checked.work.stage, 3);
     let slowest = costs.optimizer_s.iter().copied().fold(0.0, f64::max);
-    let expected: f64 =
-        others.iter().map(pure_s).sum::<f64>() + slowest - costs.optimizer_s[3];
+    let expected: f64 = others.iter().map(pure_s).sum::<f64>() + slowest - costs.optimizer_s[3];
     assert!((checked.bubble_s / expected - 1.0).abs() < TINY, "{} {expected}", checked.bubble_s);
 }
 

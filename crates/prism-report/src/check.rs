@@ -174,8 +174,7 @@ impl CheckOutput {
             return Document::new("No job to check");
         };
         let fit = if self.fits { "fits" } else { "does not fit" };
-        let mut document =
-            Document::new(format!("{}: possible, {fit} in memory", job.in_words()));
+        let mut document = Document::new(format!("{}: possible, {fit} in memory", job.in_words()));
         document.line(format!(
             "{}, {} tokens and {}FLOP a step",
             parameters(job),
@@ -217,7 +216,7 @@ impl CheckOutput {
     /// Parts by stage.
     fn memory(&self, verbose: bool) -> Table {
         let shown = self.shown(verbose);
-        let mut columns = vec!["".to_owned()];
+        let mut columns = vec![String::new()];
         columns.extend(shown.iter().map(|s| format!(">stage {}", s.stage)));
         let names: Vec<&str> = columns.iter().map(String::as_str).collect();
         let rest = self.stages.len() - shown.len();
@@ -386,10 +385,8 @@ fn step_table(step: &StepFile, step_s: f64, pipelined: bool) -> Table {
 fn exposed_table(step: &StepFile, step_s: f64) -> Table {
     let scale = Scale::new(step_s, 0.0);
     let time = format!(">step time it costs [{}]", scale.unit);
-    let mut table = Table::new(
-        "Exposed communication, each kind by itself",
-        &["", &time, ">of the step"],
-    );
+    let mut table =
+        Table::new("Exposed communication, each kind by itself", &["", &time, ">of the step"]);
     for e in &step.exposed {
         table.row(vec![
             e.kind.as_str().to_owned(),

@@ -41,7 +41,10 @@ impl InitOutput {
             document.line(format!("chosen: {}", self.chosen.join("; ")));
         }
         if !self.ignored.is_empty() {
-            document.line(format!("ignored, no part in the cost of a step: {}", self.ignored.join(", ")));
+            document.line(format!(
+                "ignored, no part in the cost of a step: {}",
+                self.ignored.join(", ")
+            ));
         }
         document.warnings = self.missing.iter().map(|m| format!("missing: {m}")).collect();
         document.warnings.extend(self.warnings.iter().cloned());

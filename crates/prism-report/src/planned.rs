@@ -76,8 +76,7 @@ impl JobSummary {
     /// Model, GPUs, plan, schedule: half a sentence.
     pub(crate) fn in_words(&self) -> String {
         let s = |n: u64| if n == 1 { "" } else { "s" };
-        let schedule =
-            if self.stages > 1 { format!("{}, ", self.schedule) } else { String::new() };
+        let schedule = if self.stages > 1 { format!("{}, ", self.schedule) } else { String::new() };
         format!(
             "{} on {} {}{}: {}, ZeRO {}, {schedule}{} microbatch{}",
             self.model,
@@ -211,7 +210,6 @@ pub fn cost_assumption(job: &Job) -> Option<String> {
 pub fn variability_assumption(job: &Job) -> Option<String> {
     let v = &job.variability;
     let preset = v.preset != "none" && presets::variability(&v.preset).is_some_and(|p| p == *v);
-    preset.then(|| {
-        format!("variability is the preset `{}`, not measured on this cluster", v.preset)
-    })
+    preset
+        .then(|| format!("variability is the preset `{}`, not measured on this cluster", v.preset))
 }

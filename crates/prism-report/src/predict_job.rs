@@ -8,8 +8,8 @@ use crate::csv_table::number;
 use crate::number::{Scale, count, percent, quantile_name};
 use crate::predict::{percent_short, requirement_line};
 use crate::{
-    Block, Document, JobSummary, Over, ReportError, RequirementResult, Table, Throughput, Tone, bars,
-    csv_text,
+    Block, Document, JobSummary, Over, ReportError, RequirementResult, Table, Throughput, Tone,
+    bars, csv_text,
 };
 
 /// Version of the output.
@@ -217,12 +217,13 @@ impl PredictJobOutput {
         let header = ["over", "statistic", "at", "value", "unit", "lower", "upper", "note"];
         let p = &self.prediction;
         let mut rows = Vec::new();
-        let mut add = |over: &str, what: &str, numbers: [Option<f64>; 4], unit: &str, note: &str| {
-            let [at, value, lower, upper] = numbers.map(number);
-            let words = [over, what].map(str::to_owned);
-            let rest = [at, value, unit.to_owned(), lower, upper, note.to_owned()];
-            rows.push([&words[..], &rest[..]].concat());
-        };
+        let mut add =
+            |over: &str, what: &str, numbers: [Option<f64>; 4], unit: &str, note: &str| {
+                let [at, value, lower, upper] = numbers.map(number);
+                let words = [over, what].map(str::to_owned);
+                let rest = [at, value, unit.to_owned(), lower, upper, note.to_owned()];
+                rows.push([&words[..], &rest[..]].concat());
+            };
         for (over, law) in [("steps", &p.steps), ("clusters", &p.over_clusters)] {
             for q in &law.quantiles {
                 let note = match &q.refused {

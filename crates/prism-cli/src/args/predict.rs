@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use prism_engine::predict::Draws;
 use prism_engine::resize::Target;
 
-use super::{SetArgs, TraceArgs};
 use super::values::{Guarantee, Requirement, probability, quantile, repetitions, samples, share};
+use super::{SetArgs, TraceArgs};
 
 /// Predict the distribution of step time from a trace, a profile or a job file
 ///

@@ -67,8 +67,10 @@ fn check(args: &PredictArgs) -> Result<(), CliError> {
                 input::name(&args.input)
             ),
             match *flag {
-                "--dp" => "give `--set parallelism.data_parallel_shard_degree=N`, and `cluster.gpus`"
-                    .to_owned(),
+                "--dp" => {
+                    "give `--set parallelism.data_parallel_shard_degree=N`, and `cluster.gpus`"
+                        .to_owned()
+                }
                 "--pp" => "give `--set parallelism.pipeline_parallel_degree=N`".to_owned(),
                 "--microbatches" => "give `--set training.global_batch_size=N`".to_owned(),
                 _ => format!("leave out `{flag}`"),
@@ -121,11 +123,8 @@ fn output(
         prediction,
         requirements: Vec::new(),
     };
-    output.requirements = args
-        .require
-        .iter()
-        .map(|r| judge(r, output.asked()))
-        .collect::<Result<_, _>>()?;
+    output.requirements =
+        args.require.iter().map(|r| judge(r, output.asked())).collect::<Result<_, _>>()?;
     Ok(output)
 }
 

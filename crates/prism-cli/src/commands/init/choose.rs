@@ -221,9 +221,8 @@ fn candidates(wish: &Wish, shape: &Shape) -> Vec<Candidate> {
     let given = |n: Option<u32>, usual: Vec<u32>| n.map_or(usual, |n| vec![n]);
     let p = &wish.plan;
     let chunks = p.vpp.unwrap_or(1).max(1);
-    let stages = (1..=MOST_STAGES.min(shape.layers)).filter(|s| {
-        u64::from(shape.layers).is_multiple_of(u64::from(*s) * u64::from(chunks))
-    });
+    let stages = (1..=MOST_STAGES.min(shape.layers))
+        .filter(|s| u64::from(shape.layers).is_multiple_of(u64::from(*s) * u64::from(chunks)));
     let tps = given(p.tp, powers(shape.domain).collect());
     let pps = given(p.pp, stages.collect());
     let eps = given(p.ep, powers(shape.experts.min(64)).collect());

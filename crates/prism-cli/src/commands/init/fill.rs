@@ -46,7 +46,8 @@ pub(super) fn set(toml: &str, section: &str, key: &str, value: &str) -> String {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "schema = \"x\"\n\n[a]\nkey = 1  # old\n\n[b]\n# open = ...  # missing: it\n";
+    const TEXT: &str =
+        "schema = \"x\"\n\n[a]\nkey = 1  # old\n\n[b]\n# open = ...  # missing: it\n";
 
     #[test]
     fn a_key_is_replaced_filled_in_or_added_once() {
