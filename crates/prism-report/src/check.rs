@@ -216,7 +216,7 @@ impl CheckOutput {
     /// Parts by stage.
     fn memory(&self, verbose: bool) -> Table {
         let shown = self.shown(verbose);
-        let mut columns = vec!["".to_owned()];
+        let mut columns = vec![String::new()];
         columns.extend(shown.iter().map(|s| format!(">stage {}", s.stage)));
         let names: Vec<&str> = columns.iter().map(String::as_str).collect();
         let rest = self.stages.len() - shown.len();

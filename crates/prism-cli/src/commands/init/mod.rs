@@ -29,6 +29,9 @@ const VARIABILITY: &str = "dedicated";
 /// Tokens of a sequence where nothing is said.
 const SEQ_LEN: u32 = 4096;
 
+/// What an import leaves open where nothing says how many GPUs there are.
+const REPLICAS: &str = "data_parallel_shard_degree";
+
 /// Writes a job file, or lists presets.
 pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<Outcome, CliError> {
     if let Some(what) = args.list {
@@ -135,7 +138,6 @@ fn completed(args: &InitArgs, imported: JobText) -> Result<Drafted, CliError> {
         missing.retain(|m| !m.starts_with(&format!("{section}.{key}:")));
     }
     // With the number of GPUs the replicas follow.
-    const REPLICAS: &str = "data_parallel_shard_degree";
     let replicas = format!("parallelism.{REPLICAS}:");
     if args.gpus.is_some() && missing.iter().any(|m| m.starts_with(&replicas)) {
         toml = fill::set(&toml, "parallelism", REPLICAS, "-1  # what is left of the GPUs");
