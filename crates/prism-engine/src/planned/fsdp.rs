@@ -30,6 +30,8 @@ fn by_layer(job: &Job) -> StepCosts {
     apart.plan.virtual_chunks = job.model.layers.max(1);
     apart.plan.chunk_layers = vec![1; job.model.layers as usize];
     apart.plan.schedule = ScheduleName::InterleavedOneFOneB;
+    // The host's time is a microbatch's, not a layer's.
+    apart.cluster.efficiency.microbatch_host_s /= f64::from(job.model.layers.max(1));
     costs(&apart)
 }
 
