@@ -46,7 +46,7 @@ fn error(row: &Row) -> Result<f64> {
     Ok(100.0 * (noise_free_s(&row.job)? / row.seconds - 1.0))
 }
 
-/// One calibration for Korthikanti et al. and vTrain: a fifth of vTrain's rows, its all-reduces, and the
+/// One calibration for Korthikanti et al. and `vTrain`: a fifth of its rows, its all-reduces, and the
 /// two 175B rows, which weigh as much as all of the others.
 fn a100() -> Result<()> {
     let mut korthikanti = rows::korthikanti();

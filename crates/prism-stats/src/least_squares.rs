@@ -234,10 +234,9 @@ fn free_parameters(at: &[f64], now: &[f64], jacobian: &[Vec<f64>], scales: &[Sca
 }
 
 fn damped_step(jacobian: &[Vec<f64>], now: &[f64], free: &[usize], damping: f64) -> Vec<f64> {
-    let n = free.len();
     let mut normal = gram(jacobian, free);
-    for i in 0..n {
-        normal[i][i] += damping * normal[i][i].max(1e-12);
+    for (i, row) in normal.iter_mut().enumerate() {
+        row[i] += damping * row[i].max(1e-12);
     }
     let right: Vec<f64> = free
         .iter()

@@ -118,20 +118,15 @@ fn fields(names: &[String]) -> Result<Vec<Field>, CliError> {
 fn time_column(table: &BenchTable, names: &[(&str, f64)]) -> Result<(usize, f64), CliError> {
     let found: Vec<(usize, f64)> =
         names.iter().filter_map(|(name, unit)| Some((table.column(name)?, *unit))).collect();
-    match found[..] {
-        [one] => Ok(one),
-        _ => {
-            let all: Vec<&str> = names.iter().map(|n| n.0).collect();
-            Err(usage(
-                format!(
-                    "`{}` needs exactly one column of times; it has {}",
-                    table.source.name,
-                    table.columns.join(", ")
-                ),
-                format!("name it {}", all.join(" or ")),
-            ))
-        }
+    if let [one] = found[..] {
+        return Ok(one);
     }
+    let all: Vec<&str> = names.iter().map(|n| n.0).collect();
+    let columns = table.columns.join(", ");
+    Err(usage(
+        format!("`{}` needs exactly one column of times; it has {columns}", table.source.name),
+        format!("name it {}", all.join(" or ")),
+    ))
 }
 
 fn time(table: &BenchTable, line: u64, text: &str, unit: f64) -> Result<f64, CliError> {

@@ -104,7 +104,9 @@ fn pilot(step: &PlannedStep, factors: &[f32], replicas: usize) -> Vec<f64> {
             let own = &factors[usize::from(info.stage) * replicas..][..replicas];
             start.iter_mut().zip(own).for_each(|(s, f)| *s += work * f);
         } else {
-            start.iter_mut().for_each(|s| *s += work);
+            for s in &mut start {
+                *s += work;
+            }
         }
         start
     };

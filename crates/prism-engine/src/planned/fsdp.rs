@@ -204,12 +204,11 @@ impl Layered<'_> {
                 (chunk.backward_s(), self.regather() * gather + reduce),
             ];
             for (mean, comm) in passes {
-                match classes.iter_mut().find(|c| c.mean == mean && c.comm == comm) {
-                    Some(class) => class.count += m,
-                    None => {
-                        let temporal = self.law.clone();
-                        classes.push(LayerClass { mean, count: m, comm, temporal });
-                    }
+                if let Some(class) = classes.iter_mut().find(|c| c.mean == mean && c.comm == comm) {
+                    class.count += m;
+                } else {
+                    let temporal = self.law.clone();
+                    classes.push(LayerClass { mean, count: m, comm, temporal });
                 }
             }
         }

@@ -124,11 +124,11 @@ impl<'a> Lowered<'a> {
         })
     }
 
-    fn times(&mut self, value: Option<Value>, factor: Value) -> Option<Value> {
-        Some(match value {
+    fn times(&mut self, value: Option<Value>, factor: Value) -> Value {
+        match value {
             Some(value) => self.program.mul(value, factor),
             None => factor,
-        })
+        }
     }
 
     fn stage_scale(&mut self, stage: u16, step: Option<Value>) -> Option<Value> {
@@ -139,27 +139,27 @@ impl<'a> Lowered<'a> {
                 if let Some(table) = self.tables.worker {
                     let key = Key::new("worker").with(u64::from(stage));
                     let factor = self.program.draw(table, key, Scope::PerReplica);
-                    value = self.times(value, factor);
+                    value = Some(self.times(value, factor));
                 }
             }
             Persistent::Picked(_, rows) => {
                 if let (Some(pool), Some(row)) = (self.pool, self.row) {
                     let offset = Offset::Fixed(u32::from(stage) * rows);
                     let factor = self.program.gather(pool, row, 1, offset);
-                    value = self.times(value, factor);
+                    value = Some(self.times(value, factor));
                 }
             }
             Persistent::Given(factors) => {
                 let n = self.how.replicas as usize;
                 let own = factors.get(usize::from(stage) * n..).and_then(|f| f.get(..n));
                 let factor = self.program.replica_constant(own.unwrap_or_default().to_vec());
-                value = self.times(value, factor);
+                value = Some(self.times(value, factor));
             }
         }
         if let Some(table) = self.tables.step_worker {
             let key = Key::new("step-worker").with(u64::from(stage));
             let factor = self.program.draw(table, key, Scope::PerReplica);
-            value = self.times(value, factor);
+            value = Some(self.times(value, factor));
         }
         value
     }
@@ -169,27 +169,26 @@ impl<'a> Lowered<'a> {
         let mean = self.step.work_s[op.0 as usize] as f32;
         let stage = info.stage;
         let key = (stage, mean.to_bits());
-        let base = match self.scaled.iter().find(|(k, _)| *k == key) {
-            Some((_, value)) => *value,
-            None => {
-                let mean = self.program.constant(mean);
-                let value = match self.scale.get(usize::from(stage)).copied().flatten() {
-                    Some(scale) => self.program.mul(mean, scale),
-                    None => mean,
-                };
-                self.scaled.push((key, value));
-                value
-            }
+        let base = if let Some((_, value)) = self.scaled.iter().find(|(k, _)| *k == key) {
+            *value
+        } else {
+            let mean = self.program.constant(mean);
+            let value = match self.scale.get(usize::from(stage)).copied().flatten() {
+                Some(scale) => self.program.mul(mean, scale),
+                None => mean,
+            };
+            self.scaled.push((key, value));
+            value
         };
         let m = usize::try_from(info.microbatch).unwrap_or(0);
         let mut factor = self.microbatch(m);
         if let Some(table) = self.tables.residual {
             let key = entity(Key::new("residual"), info.signature()).with(m as u64);
             let draw = self.program.draw(table, key, Scope::PerReplica);
-            factor = self.times(factor, draw);
+            factor = Some(self.times(factor, draw));
         } else if self.tables.residual_mean != 1.0 {
             let mean = self.program.constant(self.tables.residual_mean);
-            factor = self.times(factor, mean);
+            factor = Some(self.times(factor, mean));
         }
         match factor {
             Some(factor) => self.program.mul_add(factor, base, start),
@@ -259,7 +258,7 @@ impl Durations for Lowered<'_> {
             .collect();
         if let Some(table) = self.tables.congestion {
             let draw = self.program.draw(table, Key::new("congestion"), Scope::Shared);
-            self.congestion = self.times(self.congestion, draw);
+            self.congestion = Some(self.times(self.congestion, draw));
         }
         if let Some(table) = self.tables.burst {
             let (p, factor) = self.how.temporal.burst;
@@ -267,7 +266,7 @@ impl Durations for Lowered<'_> {
             let slow = self.program.constant(factor as f32);
             let usual = self.program.constant(1.0);
             let burst = self.program.select(u, (1.0 - p) as f32, slow, usual);
-            self.congestion = self.times(self.congestion, burst);
+            self.congestion = Some(self.times(self.congestion, burst));
         }
     }
 

@@ -211,7 +211,7 @@ impl<'a> Pipeline<'a> {
         let mut warnings = Vec::new();
         let (steps, clusters) = if self.cell.is_constant() {
             let mut steps = all.clone();
-            steps.over = "steps".to_owned();
+            "steps".clone_into(&mut steps.over);
             let range = all.quantiles.iter().map(|q| [q.value_s; 2]).collect();
             let clusters =
                 ClusterLaw { clusters: 1, noise_free_s: [self.noise_free_s; 3], range_s: range };
@@ -234,7 +234,7 @@ impl<'a> Pipeline<'a> {
         if self.temporal.is_quiet() && self.cell.is_constant() {
             warnings.push("nothing varies: the variability is all zero".to_owned());
         }
-        all.over = over.to_owned();
+        over.clone_into(&mut all.over);
         Ok(JobPrediction {
             noise_free_s: self.noise_free_s,
             replicas: self.replicas,

@@ -143,7 +143,7 @@ pub(crate) fn vtrain() -> Option<Vec<Row>> {
         let mut cluster = presets::cluster("a100-dgx").unwrap();
         cluster.gpu = presets::gpu("A100-SXM-40GB").unwrap().gpu;
         // Iterations there are sums of operations: nothing around them.
-        cluster.name = "vtrain".to_owned();
+        "vtrain".clone_into(&mut cluster.name);
         cluster.efficiency.step_s = 1e-4;
         let name = line.to_owned();
         Row { job: job("vtrain", model, &shape, cluster), name, seconds: f[10] / 1e3 }
@@ -158,11 +158,12 @@ pub(crate) fn is_fitted(row: usize) -> bool {
 }
 
 /// All-reduces over 8 A100 of the same study, sizes a factor of 1.5 apart.
+#[allow(dead_code)]
 pub(crate) fn all_reduces(weight: f64) -> Option<Vec<CollectivePoint>> {
     let text = std::fs::read_to_string(data("vtrain/AR_GPU8_1M_1024M_LUT")?).unwrap();
     let mut cluster = presets::cluster("a100-dgx").unwrap();
     cluster.gpu = presets::gpu("A100-SXM-40GB").unwrap().gpu;
-    cluster.name = "vtrain".to_owned();
+    "vtrain".clone_into(&mut cluster.name);
     let mut next = 1e6;
     let points = text.lines().skip(1).filter_map(|line| {
         let f: Vec<&str> = line.split(',').collect();

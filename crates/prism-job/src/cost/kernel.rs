@@ -57,11 +57,13 @@ impl Gemm {
     }
 
     /// Gradient with respect to the first operand: `[m, n] x [n, k]`.
+    #[must_use]
     pub fn input_gradient(self) -> Gemm {
         Gemm { n: self.k, k: self.n, ..self }
     }
 
     /// Gradient with respect to the second operand, added to 4-byte sums: `[k, m] x [m, n]`.
+    #[must_use]
     pub fn weight_gradient(self) -> Gemm {
         Gemm { m: self.k, k: self.m, result_bytes: 8.0, ..self }
     }

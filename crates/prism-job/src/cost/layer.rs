@@ -157,13 +157,12 @@ impl<'a> Context<'a> {
         self.attention(&mut passes, &mut core, model.attention);
         self.residual(&mut passes);
         self.norm(&mut passes);
-        match (model.moe, model.is_moe_layer(layer)) {
-            (Some(moe), true) => self.experts(&mut passes, moe),
-            _ => {
-                self.enter(&mut passes.forward);
-                self.mlp(&mut passes, model.mlp);
-                self.leave(&mut passes.forward);
-            }
+        if let (Some(moe), true) = (model.moe, model.is_moe_layer(layer)) {
+            self.experts(&mut passes, moe);
+        } else {
+            self.enter(&mut passes.forward);
+            self.mlp(&mut passes, model.mlp);
+            self.leave(&mut passes.forward);
         }
         self.residual(&mut passes);
         match self.plan().recompute {
@@ -180,20 +179,20 @@ impl<'a> Context<'a> {
         self.mlp_of(passes, Gemm::new(self.tokens, inner, self.hidden()), mlp.gated, true);
     }
 
-    /// A feed-forward block whose first matrix is `up` (one of two where gated).
+    /// A feed-forward block whose first matrix is `up` (one of two where gated); `joined`: with the
+    /// tensor-parallel collectives of its own.
     fn mlp_of(&self, passes: &mut Passes, up: Gemm, gated: bool, joined: bool) {
         let elements = up.batch * up.m * up.n;
         let (inputs, wide) = if gated { (2.0, 2.0) } else { (1.0, 1.0) };
-        let split = |s| if joined { s } else { Split::Row };
         let first = Gemm { n: wide * up.n, ..up };
+        let down = Gemm { n: up.k, k: up.n, ..up };
         if joined {
-            self.linear_of(passes, first, split(Split::Column));
+            self.linear_of(passes, first, Split::Column);
         } else {
             self.linear_alone(passes, first);
         }
         self.stream(&mut passes.forward, 2.0 * elements * (inputs + 1.0));
         self.stream(&mut passes.backward, 2.0 * elements * (2.0 * inputs + 1.0));
-        let down = Gemm { n: up.k, k: up.n, ..up };
         if joined {
             self.linear_of(passes, down, Split::Row);
         } else {

@@ -89,13 +89,12 @@ pub fn costs(job: &Job) -> StepCosts {
         let mut chunk = ChunkCost { layers: n, ..ChunkCost::default() };
         for layer in first_layer..first_layer + n {
             let moe = job.model.is_moe_layer(layer);
-            let one = match known.iter().find(|(m, _)| *m == moe) {
-                Some((_, one)) => *one,
-                None => {
-                    let one = context.layer(layer);
-                    known.push((moe, one));
-                    one
-                }
+            let one = if let Some((_, one)) = known.iter().find(|(m, _)| *m == moe) {
+                *one
+            } else {
+                let one = context.layer(layer);
+                known.push((moe, one));
+                one
             };
             passes.add(&one);
             let (shared, experts) = edges::layer_parameters(job, layer);
