@@ -7,6 +7,7 @@ mod other;
 mod place;
 mod predict;
 mod replay;
+mod search;
 mod synth;
 mod trace;
 mod validate;
@@ -24,6 +25,7 @@ pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 pub(crate) use place::{ObjectiveArg, PlaceArgs};
 pub(crate) use predict::{DrawsArg, IsaArg, ModelArg, OverArg, PredictArgs};
 pub(crate) use replay::ReplayArgs;
+pub(crate) use search::{PlanObjectiveArg, RangeArgs, SearchArgs};
 pub(crate) use synth::{DurationArg, EffectArg, Plan, SynthArgs};
 pub(crate) use trace::TimelineArgs;
 pub(crate) use validate::ValidateArgs;
@@ -58,6 +60,8 @@ pub(crate) enum Command {
     Predict(PredictArgs),
     /// Say which worker should be which (replica, stage) cell
     Place(PlaceArgs),
+    /// Find the best plans of a job
+    Search(SearchArgs),
     /// Predict held-out steps of a trace and say how far off the predictions are
     Validate(ValidateArgs),
     /// Compare two traces, profiles or step logs: what changed, and what it cost
@@ -86,6 +90,7 @@ impl Command {
             Command::Calibrate(args) => is_stdout(&args.output),
             Command::Predict(args) => is_stdout(&args.output),
             Command::Place(args) => is_stdout(&args.output),
+            Command::Search(args) => is_stdout(&args.output),
             Command::Synth(args) => args.output == Path::new("-"),
             Command::Trace(args) => args.output == Path::new("-"),
             Command::Whatif(args) => is_stdout(&args.heatmap),

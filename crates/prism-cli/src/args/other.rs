@@ -22,6 +22,8 @@ pub(crate) enum SchemaName {
     Predict,
     /// `prism place --json`
     Place,
+    /// `prism search --json`
+    Search,
     /// `prism validate --json`
     Validate,
     /// `prism diff --json`

@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 use prism_engine::profile::Profile;
 use prism_report::{
-    DiffOutput, ExplainOutput, PlaceOutput, PredictOutput, ReplayOutput, SynthOutput,
+    DiffOutput, ExplainOutput, PlaceOutput, PredictOutput, ReplayOutput, SearchOutput, SynthOutput,
     TimelineOutput, ValidateOutput, WhatifOutput, WhatifReferenceOutput, schema_text,
 };
 
@@ -18,6 +18,7 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::Profile => schema_text::<Profile>(),
         SchemaName::Predict => schema_text::<PredictOutput>(),
         SchemaName::Place => schema_text::<PlaceOutput>(),
+        SchemaName::Search => schema_text::<SearchOutput>(),
         SchemaName::Validate => schema_text::<ValidateOutput>(),
         SchemaName::Diff => schema_text::<DiffOutput>(),
         SchemaName::Synth => schema_text::<SynthOutput>(),

@@ -7,6 +7,7 @@ mod explain;
 mod place;
 mod predict;
 mod replay;
+mod search;
 mod synth;
 mod trace;
 mod validate;
@@ -24,6 +25,7 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
         Command::Calibrate(args) => calibrate::run(args, context),
         Command::Predict(args) => predict::run(args, context),
         Command::Place(args) => place::run(args, context),
+        Command::Search(args) => search::run(args, context),
         Command::Validate(args) => validate::run(args, context),
         Command::Diff(args) => diff::run(args, context),
         Command::Synth(args) => synth::run(args, context),
