@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn the_bound_is_never_above_the_step() {
         let mut ratios = Vec::new();
-        for job in random_jobs(2_000, 5) {
+        for job in random_jobs(800, 5) {
             let Ok(step) = noise_free_s(&job) else { continue };
             let bound = lower_bound_s(&job, &costs(&job));
             assert!(bound <= step, "{bound} > {step}: {:?}", job.plan);
@@ -285,7 +285,7 @@ mod tests {
         ratios.sort_unstable_by(f64::total_cmp);
         let at = |p: f64| ratios[((ratios.len() - 1) as f64 * p) as usize];
         println!("bound / step: {} plans, 5 % {:.4}, median {:.4}", ratios.len(), at(0.05), at(0.5));
-        assert!(ratios.len() > 1_500);
+        assert!(ratios.len() > 600);
         assert!(at(0.5) > 0.95 && at(0.05) > 0.5, "{} {}", at(0.5), at(0.05));
     }
 }

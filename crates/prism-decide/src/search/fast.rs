@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn it_is_the_graphs_time() {
         let mut checked = 0;
-        for job in random_jobs(2_000, 3) {
+        for job in random_jobs(800, 3) {
             let costs = costs(&job);
             let Ok(step) = PlannedStep::new(&job, &costs, 1) else { continue };
             let graph = step.seconds().unwrap();
@@ -265,6 +265,6 @@ mod tests {
             assert!((fast / graph - 1.0).abs() < 1e-12, "{fast} {graph}: {:?}", job.plan);
             checked += 1;
         }
-        assert!(checked > 1_500, "{checked}");
+        assert!(checked > 600, "{checked}");
     }
 }
