@@ -11,8 +11,20 @@ const JOB: &str = "schema = 'prism.job/1'\n[model]\npreset = 'llama-3.1-8b'\n[tr
 
 /// A small range, quickly sampled.
 const QUICK: [&str; 14] = [
-    "search", "job.toml", "--tp", "2,4", "--pp", "1,2", "--top", "2", "--distributions", "3",
-    "--samples", "400", "--clusters", "4",
+    "search",
+    "job.toml",
+    "--tp",
+    "2,4",
+    "--pp",
+    "1,2",
+    "--top",
+    "2",
+    "--distributions",
+    "3",
+    "--samples",
+    "400",
+    "--clusters",
+    "4",
 ];
 
 fn quick<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -97,7 +109,14 @@ fn what_people_see() {
     let seen = [
         folder.transcript(&quick(&[])),
         folder.transcript(&quick(&[
-            "--objective", "cost", "--price-per-gpu-hour", "2", "--gpus", "16,32", "-q", "--format",
+            "--objective",
+            "cost",
+            "--price-per-gpu-hour",
+            "2",
+            "--gpus",
+            "16,32",
+            "-q",
+            "--format",
             "markdown",
         ])),
         folder.transcript(&quick(&["--gpus", "2", "--micro-batch", "8", "--recompute", "none"])),
@@ -108,7 +127,8 @@ fn what_people_see() {
 #[test]
 fn a_range_without_a_plan_answers_no() {
     let folder = with_job();
-    let json = folder.run(&quick(&["--gpus", "2", "--micro-batch", "8", "--recompute", "none", "--json"]));
+    let json =
+        folder.run(&quick(&["--gpus", "2", "--micro-batch", "8", "--recompute", "none", "--json"]));
     assert_eq!(json.status.code(), Some(1));
     let json: Value = serde_json::from_str(&text(&json.stdout)).unwrap();
     assert!(json["plans"].as_array().unwrap().is_empty());

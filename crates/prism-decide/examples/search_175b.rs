@@ -37,8 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if has("all") {
         space.schedules.extend([ScheduleName::ZbH1, ScheduleName::ZbV]);
     }
-    let options =
-        SearchOptions { space, exhaustive: has("exhaustive"), ..SearchOptions::of(&job) };
+    let options = SearchOptions { space, exhaustive: has("exhaustive"), ..SearchOptions::of(&job) };
     let begin = Instant::now();
     let found = search(&job, &options, None, &mut |progress, _| {
         eprintln!("{:6.1} s: {progress:?}", begin.elapsed().as_secs_f64());
@@ -47,7 +46,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{:.2} s of wall clock", begin.elapsed().as_secs_f64());
     println!("{:?}\n{:?}, median bound / step {:?}", found.counts, found.cutoff, found.bound_ratio);
     let line = |name: &str, of: StageTime| {
-        println!("{name:>14}: {:6} plans in {:8.3} s, {:10.1} a second", of.plans, of.seconds, of.per_second());
+        println!(
+            "{name:>14}: {:6} plans in {:8.3} s, {:10.1} a second",
+            of.plans,
+            of.seconds,
+            of.per_second()
+        );
     };
     let t = found.times;
     line("rules", t.rules);

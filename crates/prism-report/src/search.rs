@@ -162,16 +162,10 @@ impl SearchOutput {
         document.table(table);
     }
 
-    fn table<'a>(
-        &self,
-        title: &str,
-        plans: impl Iterator<Item = &'a RankedPlan> + Clone,
-    ) -> Table {
+    fn table<'a>(&self, title: &str, plans: impl Iterator<Item = &'a RankedPlan> + Clone) -> Table {
         let width = |m: &Measured| Some(0.5 * (m.upper? - m.lower?)).filter(|w| *w > 0.0);
-        let finest = plans
-            .clone()
-            .filter_map(|p| width(&p.predicted.p95))
-            .fold(f64::INFINITY, f64::min);
+        let finest =
+            plans.clone().filter_map(|p| width(&p.predicted.p95)).fold(f64::INFINITY, f64::min);
         let longest = plans.clone().map(|p| p.noise_free_s).fold(0.0, f64::max);
         let scale = Scale::new(longest, if finest.is_finite() { finest } else { 0.0 });
         let step = |name: &str| format!(">{name} [{}]", scale.unit);
@@ -245,11 +239,35 @@ impl SearchOutput {
     /// [`ReportError::Csv`].
     pub fn csv(&self) -> Result<String, ReportError> {
         let header = [
-            "rank", "gpus", "tp", "cp", "ep", "pp", "chunks", "schedule", "dp_shard",
-            "dp_replicate", "zero", "recompute", "micro_batch", "microbatches", "bound_s",
-            "noise_free_s", "mean_s", "p50_s", "p95_s", "p95_lower_s", "p95_upper_s", "objective",
-            "objective_lower", "objective_upper", "tied_with_next", "pareto", "headroom_bytes",
-            "mfu", "bubble",
+            "rank",
+            "gpus",
+            "tp",
+            "cp",
+            "ep",
+            "pp",
+            "chunks",
+            "schedule",
+            "dp_shard",
+            "dp_replicate",
+            "zero",
+            "recompute",
+            "micro_batch",
+            "microbatches",
+            "bound_s",
+            "noise_free_s",
+            "mean_s",
+            "p50_s",
+            "p95_s",
+            "p95_lower_s",
+            "p95_upper_s",
+            "objective",
+            "objective_lower",
+            "objective_upper",
+            "tied_with_next",
+            "pareto",
+            "headroom_bytes",
+            "mfu",
+            "bubble",
         ];
         let row = |p: &RankedPlan| {
             let (plan, own) = (&p.plan, &p.predicted);

@@ -49,7 +49,9 @@ pub(crate) fn run(args: &SearchArgs, context: &Context) -> Result<Outcome, CliEr
     document.hint = Some(match (&args.write_best, &found.best) {
         (Some(path), Some(_)) => format!("prism predict {}", input::name(path)),
         (None, Some(_)) => format!("prism search {file} --write-best best.toml"),
-        (_, None) => "more GPUs, `--zero 3`, or wider `--tp` and `--pp` take less memory".to_owned(),
+        (_, None) => {
+            "more GPUs, `--zero 3`, or wider `--tp` and `--pp` take less memory".to_owned()
+        }
     });
     let path = args.output.as_deref();
     context.deliver(path, &document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;

@@ -45,8 +45,7 @@ fn sharded_s(job: &Job, costs: &StepCosts) -> f64 {
     let reduce: f64 = costs.reduce_s.iter().sum();
     let compute: f64 = costs.chunks.iter().map(|c| c.forward.seconds() + c.backward_s()).sum();
     let network = (1.0 + again) * gather + reduce;
-    let layers =
-        if job.plan.fsdp.prefetch == 0 { compute + network } else { compute.max(network) };
+    let layers = if job.plan.fsdp.prefetch == 0 { compute + network } else { compute.max(network) };
     m * layers + most(&costs.optimizer_s) + costs.grad_norm_s + costs.step_s
 }
 
@@ -284,7 +283,12 @@ mod tests {
         }
         ratios.sort_unstable_by(f64::total_cmp);
         let at = |p: f64| ratios[((ratios.len() - 1) as f64 * p) as usize];
-        println!("bound / step: {} plans, 5 % {:.4}, median {:.4}", ratios.len(), at(0.05), at(0.5));
+        println!(
+            "bound / step: {} plans, 5 % {:.4}, median {:.4}",
+            ratios.len(),
+            at(0.05),
+            at(0.5)
+        );
         assert!(ratios.len() > 600);
         assert!(at(0.5) > 0.95 && at(0.05) > 0.5, "{} {}", at(0.5), at(0.05));
     }

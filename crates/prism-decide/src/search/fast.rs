@@ -92,8 +92,7 @@ impl<'a> Run<'a> {
     }
 
     fn arrival(&self, backward: bool, slot: usize, microbatch: u32) -> usize {
-        (usize::from(backward) * self.slots.len() + slot) * self.microbatches
-            + microbatch as usize
+        (usize::from(backward) * self.slots.len() + slot) * self.microbatches + microbatch as usize
     }
 
     /// Every stage as far as it comes, again whenever what it waits for arrives.
@@ -181,8 +180,7 @@ impl<'a> Run<'a> {
         let last = |c: &usize| stage.passes.iter().rposition(|p| usize::from(p.chunk) == *c);
         order.sort_by_cached_key(last);
         order.into_iter().fold(0.0, |done: f64, chunk| {
-            let ready =
-                if self.shape.overlap.grad_reduce { stage.ends[chunk] } else { stage.end };
+            let ready = if self.shape.overlap.grad_reduce { stage.ends[chunk] } else { stage.end };
             done.max(ready) + slots[chunk].reduce_s
         })
     }

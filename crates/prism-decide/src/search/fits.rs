@@ -17,9 +17,8 @@ pub(super) fn stages(job: &Job) -> Result<Vec<StageMemory>, GraphError> {
         return memory(job);
     }
     let mut short = job.clone();
-    let batch = u64::from(few)
-        * u64::from(plan.data_parallel())
-        * u64::from(job.training.micro_batch_size);
+    let batch =
+        u64::from(few) * u64::from(plan.data_parallel()) * u64::from(job.training.micro_batch_size);
     match u32::try_from(batch) {
         Ok(batch) => short.training.global_batch_size = batch,
         Err(_) => return memory(job),

@@ -191,9 +191,7 @@ impl Search<'_> {
             .collect();
         let all: Vec<(u32, Predicted)> = missing
             .par_iter()
-            .map(|plan| {
-                Ok((plan.index, predict(&plan.candidate.job(self.job), self.options)?))
-            })
+            .map(|plan| Ok((plan.index, predict(&plan.candidate.job(self.job), self.options)?)))
             .collect::<Result<_, SearchError>>()?;
         self.times.distribution.plans += all.len();
         self.times.distribution.seconds += begin.elapsed().as_secs_f64();
@@ -284,9 +282,8 @@ fn pareto(plans: &mut [RankedPlan]) {
 
 /// Noise-free step of a plan, seconds.
 fn step_s(job: &Job) -> Result<f64, SearchError> {
-    let failed = |source| {
-        SearchError::plan(plan_line(&job.plan, job.training.micro_batch_size), source)
-    };
+    let failed =
+        |source| SearchError::plan(plan_line(&job.plan, job.training.micro_batch_size), source);
     if is_sharded(job) {
         return noise_free_s(job).map_err(failed);
     }

@@ -193,8 +193,7 @@ fn a_search_goes_on_where_it_ended() {
         assert!(resumed.times.distribution.plans + known <= whole.counts.predicted.max(1));
         // Another question is refused.
         let other = SearchOptions { seed: 2, ..options.clone() };
-        let refused =
-            search(&job, &other, Some(kept), &mut |_, _| ControlFlow::Continue(()));
+        let refused = search(&job, &other, Some(kept), &mut |_, _| ControlFlow::Continue(()));
         assert!(matches!(refused, Err(SearchError::Question { .. })));
     }
 }
