@@ -61,6 +61,14 @@ impl Context {
         result
     }
 
+    /// A spinner whose message its caller changes; none where progress is not shown.
+    pub(crate) fn counter(&self, name: &'static str) -> Option<ProgressBar> {
+        let bar = self.show_progress.then(ProgressBar::new_spinner)?.with_message(name);
+        bar.set_style(ProgressStyle::default_spinner());
+        bar.enable_steady_tick(TICK);
+        Some(bar)
+    }
+
     /// The text of a result in the form that was asked for, `None` if it is not wanted at all.
     pub(crate) fn render(
         &self,

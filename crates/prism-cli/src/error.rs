@@ -8,6 +8,7 @@ use prism_decide::diff::DiffError;
 use prism_decide::place::PlaceError;
 use prism_decide::reference::ReferenceError;
 use prism_decide::scenario::ScenarioError;
+use prism_decide::search::SearchError;
 use prism_engine::calibrate::CalibrateError;
 use prism_engine::planned::PlannedError;
 use prism_engine::predict::PredictError;
@@ -63,6 +64,12 @@ pub(crate) enum CliError {
     /// A placement that is refused.
     #[error("no placement for `{file}`")]
     Place { file: String, source: Box<PlaceError> },
+    /// A search that is refused.
+    #[error("no search for `{file}`")]
+    Search { file: String, source: Box<SearchError> },
+    /// A job file that gives no job to search plans of.
+    #[error(transparent)]
+    SearchedJob { source: Box<JobFileError> },
     /// A validation that is refused.
     #[error("`{file}` cannot be validated")]
     Validate { file: String, source: ValidateError },
@@ -118,6 +125,8 @@ impl CliError {
                 other => other.hint(),
             },
             CliError::Place { source, .. } => source.hint(),
+            CliError::Search { source, .. } => source.hint(),
+            CliError::SearchedJob { source } => source.hint(),
             CliError::Validate { source, .. } => source.hint(),
             CliError::Scenario { source, .. } => source.hint(),
             CliError::Compare { source, .. } => source.hint(),

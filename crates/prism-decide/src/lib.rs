@@ -13,6 +13,7 @@
 //! | [`scenario`] | a job and edits | the job, changed |
 //! | [`compare`] | a job and scenarios | how the distribution of step time changes, with paired intervals |
 //! | [`mod@place`] | a job and workers' speeds | which worker should be which cell |
+//! | [`mod@search`] | a planned job and a range of plans | the best plans, by their distribution |
 //! | [`timeline`] | an evaluated or recorded step | each operation's work, waiting and launch delay |
 
 pub mod check;
@@ -24,5 +25,6 @@ pub mod paired;
 pub mod place;
 pub mod reference;
 pub mod scenario;
+pub mod search;
 pub mod select;
 pub mod timeline;

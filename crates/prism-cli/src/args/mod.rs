@@ -10,6 +10,7 @@ mod other;
 mod place;
 mod predict;
 mod replay;
+mod search;
 mod synth;
 mod trace;
 mod validate;
@@ -30,6 +31,7 @@ pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 pub(crate) use place::{ObjectiveArg, PlaceArgs};
 pub(crate) use predict::{DrawsArg, IsaArg, ModelArg, OverArg, PredictArgs};
 pub(crate) use replay::ReplayArgs;
+pub(crate) use search::{PlanObjectiveArg, RangeArgs, SearchArgs};
 pub(crate) use synth::{DurationArg, EffectArg, Plan, SynthArgs};
 pub(crate) use trace::TimelineArgs;
 pub(crate) use validate::ValidateArgs;
@@ -72,6 +74,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Say which worker should be which (replica, stage) cell
     Place(PlaceArgs),
+    /// Find the best plans of a job
+    Search(SearchArgs),
     /// Predict held-out steps of a trace and say how far off the predictions are
     Validate(ValidateArgs),
     /// Compare two traces, profiles or step logs: what changed, and what it cost
@@ -104,6 +108,7 @@ impl Command {
             Command::FitCluster(args) => is_stdout(&args.output),
             Command::FitJob(args) => is_stdout(&args.output),
             Command::Init(args) => args.list.is_none() && args.output == Path::new("-"),
+            Command::Search(args) => is_stdout(&args.output),
             Command::Synth(args) => args.output == Path::new("-"),
             Command::Trace(args) => args.output == Path::new("-"),
             Command::Whatif(args) => is_stdout(&args.heatmap),

@@ -36,6 +36,8 @@ pub(crate) enum SchemaName {
     Job,
     /// `prism place --json`
     Place,
+    /// `prism search --json`
+    Search,
     /// `prism validate --json`
     Validate,
     /// `prism diff --json`

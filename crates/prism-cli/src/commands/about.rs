@@ -4,8 +4,8 @@ use clap::CommandFactory;
 use prism_engine::profile::Profile;
 use prism_report::{
     CheckOutput, DiffOutput, ExplainOutput, FitClusterOutput, FitJobOutput, InitOutput,
-    PlaceOutput, PredictJobOutput, PredictOutput, PresetsOutput, ReplayOutput, SynthOutput,
-    TimelineOutput, ValidateOutput, WhatifOutput, WhatifReferenceOutput, schema_text,
+    PlaceOutput, PredictJobOutput, PredictOutput, PresetsOutput, ReplayOutput, SearchOutput,
+    SynthOutput, TimelineOutput, ValidateOutput, WhatifOutput, WhatifReferenceOutput, schema_text,
 };
 
 use crate::args::{Cli, CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
@@ -26,6 +26,7 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::Presets => schema_text::<PresetsOutput>(),
         SchemaName::Job => Ok(prism_job::job_schema_text()),
         SchemaName::Place => schema_text::<PlaceOutput>(),
+        SchemaName::Search => schema_text::<SearchOutput>(),
         SchemaName::Validate => schema_text::<ValidateOutput>(),
         SchemaName::Diff => schema_text::<DiffOutput>(),
         SchemaName::Synth => schema_text::<SynthOutput>(),

@@ -12,6 +12,7 @@ mod place;
 mod predict;
 mod predict_job;
 mod replay;
+mod search;
 mod synth;
 mod trace;
 mod validate;
@@ -33,6 +34,7 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
         Command::FitJob(args) => fit_job::run(args, context),
         Command::Check(args) => check::run(args, context),
         Command::Place(args) => place::run(args, context),
+        Command::Search(args) => search::run(args, context),
         Command::Validate(args) => validate::run(args, context),
         Command::Diff(args) => diff::run(args, context),
         Command::Synth(args) => synth::run(args, context),
