@@ -138,7 +138,7 @@ fn mlperf() -> Result<()> {
     spreads(&rows)
 }
 
-/// Core CoV, fitted on n64 and n512.
+/// The core's coefficient of variation, fitted on n64 and n512.
 fn spreads(rows: &[Row]) -> Result<()> {
     let Some(file) = rows::data("mlperf/steps.csv.gz") else { return Ok(()) };
     let mut text = String::new();
