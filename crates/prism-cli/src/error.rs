@@ -85,6 +85,9 @@ pub(crate) enum CliError {
     /// A synthetic trace that cannot be made.
     #[error("no synthetic trace")]
     Synth { source: SynthError },
+    /// A planned job whose steps cannot be drawn.
+    #[error("no steps can be drawn of `{file}`")]
+    Recorded { file: String, source: SynthError },
     /// A job file that gives no job.
     #[error(transparent)]
     Job(#[from] JobFileError),
@@ -131,7 +134,7 @@ impl CliError {
             CliError::Scenario { source, .. } => source.hint(),
             CliError::Compare { source, .. } => source.hint(),
             CliError::Diff { source, .. } => source.hint(),
-            CliError::Synth { source } => source.hint(),
+            CliError::Synth { source } | CliError::Recorded { source, .. } => source.hint(),
             CliError::Report(e) => e.hint(),
             CliError::Job(e) => e.hint(),
             CliError::Unknown { source } => {

@@ -22,6 +22,9 @@ pub struct WhatifOutput {
     pub sources: Vec<SourceFile>,
     /// The job's plan.
     pub job: JobFile,
+    /// Whether it was planned, not recorded: its variability is given, not estimated.
+    #[serde(default)]
+    pub planned: bool,
     /// Where its workers run.
     pub layout: Layout,
     /// The figures.
@@ -62,6 +65,10 @@ impl WhatifOutput {
             (Some(units), n) if n > 1 => format!(
                 "Both sides draw the same random numbers. Intervals are {confidence} %: sampling and \
                  calibration error ({n} repetitions on {units} resampled units of recorded steps)"
+            ),
+            _ if self.planned => format!(
+                "Both sides draw the same random numbers. Intervals are {confidence} % of sampling \
+                 error: the job's variability is given"
             ),
             _ => format!(
                 "Both sides draw the same random numbers. Intervals are {confidence} % of sampling \

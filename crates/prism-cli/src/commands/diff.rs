@@ -153,7 +153,7 @@ fn calibrated(
     if job.is_planned() {
         context
             .phase("draw", || record(&mut job.profile, &job.graph, context.seed))
-            .map_err(|source| CliError::Synth { source })?;
+            .map_err(|source| CliError::Recorded { file: input::name(path), source })?;
     }
     let sources = job.sources.clone();
     Ok((job, sources))

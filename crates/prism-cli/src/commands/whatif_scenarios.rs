@@ -7,6 +7,7 @@ use prism_decide::compare::{CompareOptions, compare};
 use prism_decide::paired::Statistic;
 use prism_decide::scenario::{Donor, Donors, Edit, Scenario};
 use prism_engine::predict::Draws;
+use prism_engine::replay::Builder;
 use prism_report::{WHATIF_SCHEMA, WhatifOutput, json_text};
 
 use crate::args::{DrawsArg, TraceArgs, WhatifArgs};
@@ -42,6 +43,7 @@ pub(super) fn run(args: &WhatifArgs, context: &Context) -> Result<Outcome, CliEr
         schema: WHATIF_SCHEMA.to_owned(),
         sources,
         job: calibrated.profile.provenance.job.clone(),
+        planned: calibrated.profile.provenance.builder == Builder::Planned,
         layout,
         report,
         warnings: calibrated.notes,

@@ -301,7 +301,10 @@ impl<'a> Pipeline<'a> {
         }
         let samples = self.samples.clamp(1 << 13, 1 << 16);
         let around_s = self.run(1, Persistent::Even, (false, true), samples)?;
-        Ok(Shared { step_sd: t.step_sd, around_s, quiet_s: self.noise_free_s })
+        // Not the noise-free step: what uneven experts cost on average is in both parts.
+        let quiet = self.run(1, Persistent::Even, (false, false), 1)?;
+        let quiet_s = quiet.first().copied().unwrap_or(self.noise_free_s);
+        Ok(Shared { step_sd: t.step_sd, around_s, quiet_s })
     }
 
     /// The law over clusters: one replica on a cluster of its own in every sample, to the power of N.

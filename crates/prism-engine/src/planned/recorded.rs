@@ -12,13 +12,12 @@ use crate::synth::{SynthError, drawn_work};
 /// noise, so that what is alike in both is equal.
 ///
 /// # Errors
-/// [`SynthError::Model`] if the model does not fit its graph, or some microbatches pass a stage in
-/// another direction, so that its operations are not of every microbatch.
+/// [`SynthError::BothWays`] if microbatches pass a stage in both directions, [`SynthError::Model`] if the
+/// model does not fit its graph.
 pub fn record(profile: &mut Profile, graph: &StepGraph, seed: u64) -> Result<(), SynthError> {
     let model = &mut profile.model;
     if model.compute.signatures.iter().any(|s| !s.positions.is_empty()) {
-        let what = "half of the microbatches pass each stage in the other direction".to_owned();
-        return Err(SynthError::Model { what });
+        return Err(SynthError::BothWays);
     }
     let work = drawn_work(graph, model, seed)?;
     profile.recorded_step_s = evaluate(graph, model.steps.len(), &work, None)?.step_times(graph);
