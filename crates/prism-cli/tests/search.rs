@@ -149,7 +149,7 @@ fn bad_input_is_refused() {
         (&["--set", "training.seq_len"], "section.key=value"),
     ];
     for (args, part) in wrong {
-        let output = folder.run(&quick(args));
+        let output = folder.run(&[&["search", "job.toml"][..], args].concat());
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(text(&output.stderr).contains(part), "{args:?}: {}", text(&output.stderr));
     }

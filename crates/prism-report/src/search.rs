@@ -136,7 +136,7 @@ impl SearchOutput {
             let title = "Mean against p95: plans that no other beats at both";
             document.table(self.table(title, front.into_iter()));
         } else {
-            document.line("no other plan has a lower mean or a lower p95 than one plan: no trade");
+            document.line("one plan has both the lowest mean and the lowest p95: there is nothing to trade");
         }
         if self.counts.undecided > 0 {
             document.line(format!(
