@@ -67,9 +67,6 @@ pub(crate) enum CliError {
     /// A search that is refused.
     #[error("no search for `{file}`")]
     Search { file: String, source: Box<SearchError> },
-    /// A job file that gives no job to search plans of.
-    #[error(transparent)]
-    SearchedJob { source: Box<JobFileError> },
     /// A validation that is refused.
     #[error("`{file}` cannot be validated")]
     Validate { file: String, source: ValidateError },
@@ -129,7 +126,6 @@ impl CliError {
             },
             CliError::Place { source, .. } => source.hint(),
             CliError::Search { source, .. } => source.hint(),
-            CliError::SearchedJob { source } => source.hint(),
             CliError::Validate { source, .. } => source.hint(),
             CliError::Scenario { source, .. } => source.hint(),
             CliError::Compare { source, .. } => source.hint(),

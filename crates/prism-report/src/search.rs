@@ -136,7 +136,9 @@ impl SearchOutput {
             let title = "Mean against p95: plans that no other beats at both";
             document.table(self.table(title, front.into_iter()));
         } else {
-            document.line("one plan has both the lowest mean and the lowest p95: there is nothing to trade");
+            document.line(
+                "one plan has both the lowest mean and the lowest p95: there is nothing to trade",
+            );
         }
         if self.counts.undecided > 0 {
             document.line(format!(

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use prism_job::{Recompute, ScheduleName, ZeroStage};
 
+use super::SetArgs;
 use super::values::{number, probability, samples};
 
 /// Find the best plans of a job
@@ -21,12 +22,11 @@ use super::values::{number, probability, samples};
   prism search job.toml --schedules 1f1b,zb-v --recompute none --write-best best.toml
   prism search job.toml --checkpoint search.json --json -o plans.json")]
 pub(crate) struct SearchArgs {
-    /// Job file
+    /// Job file; `-` for standard input
     #[arg(value_name = "JOB")]
     pub(crate) job: PathBuf,
-    /// Replace a key of the job file, `section.key=value`; repeatable
-    #[arg(long, value_parser = assignment, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) set: SetArgs,
     /// GPUs to use; several numbers are compared [default: the job's]
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     pub(crate) gpus: Vec<u64>,
@@ -118,15 +118,6 @@ pub(crate) enum PlanObjectiveArg {
     Cvar,
     /// GPU-hours, or their price, of a billion tokens at the mean step time
     Cost,
-}
-
-fn assignment(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() => {
-            Ok((key.trim().to_owned(), value.trim().to_owned()))
-        }
-        _ => Err(format!("`{text}` is not `section.key=value`")),
-    }
 }
 
 fn schedule(text: &str) -> Result<ScheduleName, String> {

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use prism_decide::search::{
     Checkpoint, PlanObjective, SearchError, SearchOptions, SearchResult, SearchSpace, search,
 };
-use prism_engine::profile::SourceFile;
-use prism_io::{sha256_hex, write_atomic};
-use prism_job::{Job, ReadJob, ReadOptions, parse_job, to_toml};
+use prism_io::write_atomic;
+use prism_job::{Job, to_toml};
 use prism_report::{SearchOutput, json_text};
 
 use crate::args::{PlanObjectiveArg, RangeArgs, SearchArgs};
@@ -22,7 +21,9 @@ const KEEP: Duration = Duration::from_secs(2);
 
 /// Searches the plans of a job.
 pub(crate) fn run(args: &SearchArgs, context: &Context) -> Result<Outcome, CliError> {
-    let (read, source, text) = read(args)?;
+    let given = input::job_file(&args.job)?;
+    let read = given.job(&args.set)?;
+    given.warn(&read.warnings, context);
     let options = options(args, context, &read.job)?;
     let found = find(&read.job, &options, args, context)?;
     if let (Some(path), Some(best)) = (&args.write_best, &found.best) {
@@ -31,8 +32,8 @@ pub(crate) fn run(args: &SearchArgs, context: &Context) -> Result<Outcome, CliEr
     }
     let file = input::name(&args.job);
     let output = SearchOutput {
-        sources: vec![source],
-        set: args.set.iter().map(|(key, value)| format!("{key}={value}")).collect(),
+        sources: vec![given.source.clone()],
+        set: args.set.texts(),
         model: read.job.model.name.clone(),
         cluster: read.job.cluster.name.clone(),
         variability: read.job.variability.preset.clone(),
@@ -42,10 +43,12 @@ pub(crate) fn run(args: &SearchArgs, context: &Context) -> Result<Outcome, CliEr
         price_per_gpu_hour: options.price_per_gpu_hour,
         seed: options.seed,
         confidence: options.confidence,
-        warnings: read.warnings.iter().map(|w| w.render(&file, &text)).collect(),
+        warnings: read.warnings.iter().map(|w| given.in_words(w)).collect(),
         ..SearchOutput::new(&found, args.timing)
     };
     let mut document = output.document(context.printer.verbose());
+    // Those of the file were shown at their place in it.
+    document.warnings.drain(..read.warnings.len().min(document.warnings.len()));
     document.hint = Some(match (&args.write_best, &found.best) {
         (Some(path), Some(_)) => format!("prism predict {}", input::name(path)),
         (None, Some(_)) => format!("prism search {file} --write-best best.toml"),
@@ -57,21 +60,6 @@ pub(crate) fn run(args: &SearchArgs, context: &Context) -> Result<Outcome, CliEr
     context.deliver(path, &document, || Ok(json_text(&output)?), || Ok(output.csv()?))?;
     context.asides(&document);
     Ok(if found.best.is_some() { Outcome::Yes } else { Outcome::No })
-}
-
-fn read(args: &SearchArgs) -> Result<(ReadJob, SourceFile, String), CliError> {
-    let file = input::name(&args.job);
-    let failed = |source| CliError::Input { file: file.clone(), source };
-    let text = std::fs::read_to_string(&args.job).map_err(failed)?;
-    let options = ReadOptions {
-        name: file.clone(),
-        folder: args.job.parent().map(Path::to_owned).unwrap_or_default(),
-        set: args.set.clone(),
-    };
-    let job = parse_job(&text, &options)
-        .map_err(|source| CliError::SearchedJob { source: Box::new(source) })?;
-    let sha256 = sha256_hex(text.as_bytes());
-    Ok((job, SourceFile { name: file.clone(), sha256, bytes: text.len() as u64 }, text))
 }
 
 fn options(args: &SearchArgs, context: &Context, job: &Job) -> Result<SearchOptions, CliError> {

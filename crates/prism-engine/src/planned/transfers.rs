@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use prism_graph::{OpId, ReplicaSync};
-use prism_model::{KernelClass, Signature, StepVector, TransferModel};
-use prism_stats::Law;
+use prism_model::{KernelClass, OpKind, Signature, StepVector, TransferModel};
+use prism_stats::{Distribution, Law};
 
 use super::PlannedError;
 use super::assemble::{Assembly, given};
@@ -83,17 +83,42 @@ impl Assembly<'_> {
         Ok(out)
     }
 
+    /// Deviation of each step's fixed overhead, seconds; empty if there is none.
+    fn overhead(&self) -> Result<Vec<f64>, PlannedError> {
+        let sd = self.temporal.overhead_sd_s;
+        if sd == 0.0 {
+            return Ok(Vec::new());
+        }
+        let normal = Law::normal(0.0, 1.0)?;
+        let n = self.steps.max(1) as f64;
+        let scores: Vec<f64> =
+            (0..self.steps).map(|i| normal.quantile((i as f64 + 0.5) / n)).collect();
+        // Midpoints spread a little less than the law they stand for.
+        let spread = (scores.iter().map(|z| z * z).sum::<f64>() / n).sqrt();
+        let factor = sd / spread.max(f64::MIN_POSITIVE);
+        let deviations: Vec<f64> = scores.iter().map(|z| z * factor).collect();
+        Ok(shuffled(&deviations, self.seed, "overhead", &[]))
+    }
+
     /// Collectives, drawn once for all that take part, and what does not vary.
     pub(super) fn step_work(&self, congestion: &[f32]) -> Result<Vec<StepVector>, PlannedError> {
         let graph = &self.step.planned.graph;
         let factors = strata(self.steps, self.temporal.transfer_sd)?;
         let varies = self.temporal.transfer_sd > 0.0 || !congestion.is_empty();
+        let overhead = self.overhead()?;
         let mut out = Vec::new();
         for (id, op) in graph.iter() {
             if op.kind.is_microbatch_compute() || op.kind.is_p2p() {
                 continue;
             }
             let mean = self.mean_s(id);
+            if op.kind == OpKind::Optimizer && !overhead.is_empty() {
+                // The fixed overhead is part of it, the same everywhere in a step.
+                let lane = overhead.iter().map(|d| (mean + d).max(0.0) as f32);
+                let values_s = (0..self.replicas).flat_map(|_| lane.clone()).collect();
+                out.push(StepVector { op: id.0, values_s });
+                continue;
+            }
             if op.kind.class() != KernelClass::Collective || !varies || mean == 0.0 {
                 let values_s = vec![mean as f32; self.replicas];
                 out.push(StepVector { op: id.0, values_s });
