@@ -19,7 +19,7 @@ pub enum PlanObjective {
     Cost,
 }
 
-/// Share of steps in the tail whose mean is the CVaR.
+/// Share of steps in the tail whose mean is the `CVaR`.
 const TAIL: f64 = 0.05;
 /// Quantiles that the mean of the tail is taken over: midpoints of equal shares.
 const TAIL_POINTS: u32 = 10;

@@ -119,7 +119,7 @@ fn branch_and_bound_finds_what_going_through_all_does() {
         .plans(&job, 16)
         .iter()
         .map(|c| c.job(&job))
-        .filter(|j| j.is_possible())
+        .filter(Job::is_possible)
         .filter(|j| prism_graph::memory(j).unwrap().iter().all(prism_graph::StageMemory::fits))
         .map(|j| noise_free_s(&j).unwrap())
         .collect();
