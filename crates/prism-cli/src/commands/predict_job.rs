@@ -131,6 +131,7 @@ fn options(args: &PredictArgs, context: &Context) -> JobOptions {
         quantiles,
         slowdowns,
         brute_force: args.brute_force,
+        over_clusters_only: false,
     }
 }
 

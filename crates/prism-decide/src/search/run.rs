@@ -312,6 +312,7 @@ fn predict(job: &Job, options: &SearchOptions) -> Result<Predicted, SearchError>
         quantiles: options.objective.quantiles(),
         slowdowns: Vec::new(),
         brute_force: false,
+        over_clusters_only: true,
     };
     let prediction = predict_job(job, &job_options).map_err(|source| {
         SearchError::plan(plan_line(&job.plan, job.training.micro_batch_size), source)

@@ -33,6 +33,8 @@ pub struct JobOptions {
     pub slowdowns: Vec<f64>,
     /// Whether every replica is simulated, whatever that costs.
     pub brute_force: bool,
+    /// Whether only the law over clusters is wanted: that on one cluster is then the same.
+    pub over_clusters_only: bool,
 }
 
 impl Default for JobOptions {
@@ -46,6 +48,7 @@ impl Default for JobOptions {
             quantiles: vec![0.05, 0.5, 0.95, 0.99],
             slowdowns: vec![0.01, 0.02, 0.05, 0.10, 0.20],
             brute_force: false,
+            over_clusters_only: false,
         }
     }
 }
@@ -209,7 +212,8 @@ impl<'a> Pipeline<'a> {
         let over = "clusters one might be given, and steps on them";
         let mut all = self.report(over, &over_clusters.0, over_clusters.1);
         let mut warnings = Vec::new();
-        let (steps, clusters) = if self.cell.is_constant() {
+        let one_law = self.cell.is_constant() || self.options.over_clusters_only;
+        let (steps, clusters) = if one_law {
             let mut steps = all.clone();
             "steps".clone_into(&mut steps.over);
             let range = all.quantiles.iter().map(|q| [q.value_s; 2]).collect();
