@@ -142,9 +142,10 @@ impl Calibrated {
             let scenario: Scenario = format!("heal {which}")
                 .parse()
                 .map_err(|source| CliError::Scenario { place: place(), source })?;
-            let changed =
-                apply(&self.job(self.node_size(None)), &scenario, &Donors::new()).map_err(|source| {
-                    CliError::Compare { file: input::name(path), source: Box::new(source.into()) }
+            let changed = apply(&self.job(self.node_size(None)), &scenario, &Donors::new())
+                .map_err(|source| CliError::Compare {
+                    file: input::name(path),
+                    source: Box::new(source.into()),
                 })?;
             self.profile.model = changed.model;
         }

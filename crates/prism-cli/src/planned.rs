@@ -29,8 +29,7 @@ pub(crate) struct PlannedArgs {
 impl PlannedArgs {
     /// Refuses flags about job files where none was given.
     pub(crate) fn check_unused(&self, path: &Path) -> Result<(), CliError> {
-        let flags =
-            [("--set", !self.set.set.is_empty()), ("--replicas", self.replicas.is_some())];
+        let flags = [("--set", !self.set.set.is_empty()), ("--replicas", self.replicas.is_some())];
         match flags.into_iter().find(|(_, given)| *given) {
             None => Ok(()),
             Some((flag, _)) => Err(usage(
@@ -56,8 +55,7 @@ pub(crate) fn model(
     args: &PlannedArgs,
     context: &Context,
 ) -> Result<Calibrated, CliError> {
-    let flags =
-        [("--meta", read.meta.is_some()), ("--allow-incomplete", read.allow_incomplete)];
+    let flags = [("--meta", read.meta.is_some()), ("--allow-incomplete", read.allow_incomplete)];
     if let Some((flag, _)) = flags.into_iter().find(|(_, given)| *given) {
         return Err(usage(
             format!("`{flag}` is about reading a trace, but `{}` is a job file", input::name(path)),

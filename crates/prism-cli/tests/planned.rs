@@ -31,8 +31,14 @@ fn whatif() {
         "whatif",
         folder,
         [
-            "whatif", "job.toml", "--samples", "1000", "--scenario",
-            "slow: slow-node x1.2 dp=0 stage=last", "--scenario", "repack over=step"
+            "whatif",
+            "job.toml",
+            "--samples",
+            "1000",
+            "--scenario",
+            "slow: slow-node x1.2 dp=0 stage=last",
+            "--scenario",
+            "repack over=step"
         ],
         quick(&["whatif", "job.toml", "--scenario", "slow-link x3 stage=0", "--format", "csv"]),
         ["whatif", "job.toml"],
@@ -57,12 +63,23 @@ fn explain() {
         asked,
         ["explain", "job.toml", "--bootstrap", "8"],
         [
-            "explain", "job.toml", "--set", "parallelism.zero_stage=3", "--set",
-            "parallelism.pipeline_parallel_degree=1"
+            "explain",
+            "job.toml",
+            "--set",
+            "parallelism.zero_stage=3",
+            "--set",
+            "parallelism.pipeline_parallel_degree=1",
+            "--set",
+            "parallelism.data_parallel_shard_degree=16"
         ],
         [
-            "explain", "job.toml", "--set", "cluster.gpus=65536", "--set",
-            "parallelism.data_parallel_shard_degree=8192", "--set",
+            "explain",
+            "job.toml",
+            "--set",
+            "cluster.gpus=65536",
+            "--set",
+            "parallelism.data_parallel_shard_degree=8192",
+            "--set",
             "training.global_batch_size=65536"
         ]
     );
@@ -72,8 +89,7 @@ fn explain() {
 fn place() {
     let folder = folder();
     let speed = |i: usize| if i == 5 { "12" } else { "10" };
-    let rows: Vec<String> =
-        (0..32).map(|i| format!("g{i},n{},{}", i / 8, speed(i))).collect();
+    let rows: Vec<String> = (0..32).map(|i| format!("g{i},n{},{}", i / 8, speed(i))).collect();
     folder.write("speeds.csv", &format!("gpu,node,time_ms\n{}\n", rows.join("\n")));
     folder.write("few.csv", "gpu,node,time_ms\na,n,10\nb,n,10\n");
     let few = ["--samples", "500", "--random-orders", "2"];
@@ -96,8 +112,14 @@ fn trace() {
         ["trace", "job.toml", "--ideal", "-o", "ideal.json"],
         ["trace", "job.toml", "--quantile", "p95", "--samples", "100", "-o", "p95.json.gz", "-q"],
         [
-            "trace", "job.toml", "--ideal", "--set",
-            "parallelism.pipeline_parallel_schedule=zb-v", "-o", "v.json", "-q"
+            "trace",
+            "job.toml",
+            "--ideal",
+            "--set",
+            "parallelism.pipeline_parallel_schedule=zb-v",
+            "-o",
+            "v.json",
+            "-q"
         ],
         ["trace", "job.toml", "-o", "step.json"],
         ["trace", "job.toml", "--step", "3", "-o", "step.json"]
@@ -111,10 +133,7 @@ fn diff() {
     let folder = folder();
     folder.write("longer.toml", &JOB.replace("seq_len = 4096", "seq_len = 4608"));
     folder.write("log.csv", "step,step_s\n1,1.0\n2,1.1\n");
-    folder.write(
-        "both-ways.toml",
-        &JOB.replace("\"1f1b\"", "\"dualpipe\""),
-    );
+    folder.write("both-ways.toml", &JOB.replace("\"1f1b\"", "\"dualpipe\""));
     snapshot!(
         "diff",
         folder,
@@ -135,8 +154,13 @@ fn synth() {
         ["synth", "--job", "job.toml", "--steps", "40", "-o", "steps.csv"],
         ["synth", "--job", "job.toml", "--effect", "step=1%", "-o", "steps.csv"],
         [
-            "synth", "--job", "job.toml", "--set", "parallelism.pipeline_parallel_schedule=zb-h1",
-            "-o", "steps.csv"
+            "synth",
+            "--job",
+            "job.toml",
+            "--set",
+            "parallelism.pipeline_parallel_schedule=zb-h1",
+            "-o",
+            "steps.csv"
         ],
         ["synth", "--job", "steps.csv", "-o", "again.csv"]
     );

@@ -70,7 +70,7 @@ fn a_scaled_stage_is_a_recomputed_plan() {
         let options = CompareOptions {
             samples: 100,
             repetitions: 0,
-            resamples: 10,
+            resamples: 20,
             statistics: vec![Statistic::Mean],
             ..CompareOptions::default()
         };
@@ -102,12 +102,8 @@ fn edits_apply_whatever_varies() {
         "set 1ms kind=optimizer",
         "rebalance",
     ];
-    let options = CompareOptions {
-        samples: 100,
-        repetitions: 0,
-        resamples: 10,
-        ..CompareOptions::default()
-    };
+    let options =
+        CompareOptions { samples: 100, repetitions: 0, resamples: 20, ..CompareOptions::default() };
     for schedule in ["1f1b", "zb-h1", "zb-v", "dualpipe"] {
         for variability in ["none", "dedicated", "shared-roce"] {
             let planned = model(&job(schedule, variability, &[]));
@@ -117,7 +113,8 @@ fn edits_apply_whatever_varies() {
                     assert!(apply(&asked(&planned), &scenario, &Donors::new()).is_ok());
                 }
                 let report = compare(&asked(&planned), &[scenario], &Donors::new(), &options);
-                let report = report.unwrap_or_else(|e| panic!("{schedule} {variability} {edit}: {e}"));
+                let report =
+                    report.unwrap_or_else(|e| panic!("{schedule} {variability} {edit}: {e}"));
                 assert!(report.comparisons[0].differences[0].changed_s.is_finite());
             }
             let repack: Scenario = "repack over=step".parse().unwrap();
@@ -204,7 +201,8 @@ fn a_slow_worker_is_placed_as_enumeration_says() {
         let work = means(&planned.graph, &slowed).work_s;
         evaluate(&planned.graph, 1, &work, None).unwrap().step_times(&planned.graph)[0]
     };
-    let all: Vec<f64> = (0..2).flat_map(|r| (0..4).map(move |s| (r, s))).map(|(r, s)| time(r, s)).collect();
+    let all: Vec<f64> =
+        (0..2).flat_map(|r| (0..4).map(move |s| (r, s))).map(|(r, s)| time(r, s)).collect();
     let best = all.iter().copied().fold(f64::INFINITY, f64::min);
     let worst = all.iter().copied().fold(0.0, f64::max);
     close(time(at.replica as usize, at.stage as u16), best, 1e-9);

@@ -8,8 +8,14 @@ use prism_graph::{ReplicaSync, evaluate};
 use prism_job::{Job, ReadOptions, parse_job};
 use prism_stats::quantile_type7;
 
-const SCHEDULES: [(&str, u32); 6] =
-    [("gpipe", 1), ("1f1b", 1), ("interleaved-1f1b", 2), ("zb-h1", 1), ("zb-v", 2), ("dualpipe", 1)];
+const SCHEDULES: [(&str, u32); 6] = [
+    ("gpipe", 1),
+    ("1f1b", 1),
+    ("interleaved-1f1b", 2),
+    ("zb-h1", 1),
+    ("zb-v", 2),
+    ("dualpipe", 1),
+];
 
 fn job(schedule: &str, chunks: u32, variability: &str, more: &[(&str, &str)]) -> Job {
     // Only interleaved schedules say how many.
@@ -54,10 +60,12 @@ fn model(job: &Job) -> PlannedJob {
 #[test]
 fn means_are_costs() {
     for (schedule, chunks) in SCHEDULES {
-        let job = job(schedule, chunks, "dedicated", &[
-            ("variability.gpu_compute_sd", "0.0"),
-            ("variability.gpu_memory_sd", "0.0"),
-        ]);
+        let job = job(
+            schedule,
+            chunks,
+            "dedicated",
+            &[("variability.gpu_compute_sd", "0.0"), ("variability.gpu_memory_sd", "0.0")],
+        );
         let planned = model(&job);
         let expected = noise_free_s(&job).unwrap();
         let work = means(&planned.graph, &planned.model).work_s;
@@ -78,11 +86,11 @@ fn what_always_costs_is_in_the_means() {
     let job = job("1f1b", 1, "shared-roce", &quiet);
     let planned = model(&job);
     let calm = model(&self::job("1f1b", 1, "none", &[]));
-    let (with, without) =
-        (means(&planned.graph, &planned.model), means(&calm.graph, &calm.model));
+    let (with, without) = (means(&planned.graph, &planned.model), means(&calm.graph, &calm.model));
     for (id, op) in planned.graph.iter() {
         let at = id.0 as usize * 4;
-        let communicates = op.kind.is_p2p() || op.kind.class() == prism_model::KernelClass::Collective;
+        let communicates =
+            op.kind.is_p2p() || op.kind.class() == prism_model::KernelClass::Collective;
         let factor = if communicates { 1.0 + 0.1 * 2.0 } else { 1.0 };
         let wanted = without.work_s[at] * factor;
         assert!((with.work_s[at] - wanted).abs() <= 1e-6 * wanted, "{op}");
@@ -114,8 +122,13 @@ fn pair(name: &str, job: &Job, draws: Draws) -> Pair {
     };
     let law = predict_job(job, &options).unwrap().steps;
     let planned = model(job);
-    let settings =
-        PredictOptions { draws, samples: 8_192, repetitions: 0, seed: 7, ..PredictOptions::default() };
+    let settings = PredictOptions {
+        draws,
+        samples: 8_192,
+        repetitions: 0,
+        seed: 7,
+        ..PredictOptions::default()
+    };
     let drawn = predict(&planned.graph, &planned.model, &settings).unwrap();
     let mut samples: Vec<f64> = drawn.samples_s.iter().map(|v| f64::from(*v)).collect();
     samples.sort_by(f64::total_cmp);
@@ -125,10 +138,7 @@ fn pair(name: &str, job: &Job, draws: Draws) -> Pair {
 /// The same distribution on the same cluster, whichever way it is drawn.
 #[test]
 fn the_distribution_is_that_of_the_laws() {
-    let moe = [
-        ("model.preset", "mixtral-8x7b"),
-        ("parallelism.expert_parallel_degree", "2"),
-    ];
+    let moe = [("model.preset", "mixtral-8x7b"), ("parallelism.expert_parallel_degree", "2")];
     let cases = [
         ("1f1b", job("1f1b", 1, "dedicated", &[]), Draws::Empirical),
         ("1f1b", job("1f1b", 1, "dedicated", &[]), Draws::Parametric),
@@ -149,13 +159,25 @@ fn the_distribution_is_that_of_the_laws() {
         let of_mean = 4.0 * sd * (1.0 / n + 1.0 / pair.samples_law + 1.0 / 1_024.0).sqrt();
         println!(
             "{:32} mean {:.5} {:+.5} (±{:.5}) sd {:.5} {:+.5}",
-            pair.name, mean, mean - pair.law.mean_s, of_mean, sd, sd - pair.law.sd_s
+            pair.name,
+            mean,
+            mean - pair.law.mean_s,
+            of_mean,
+            sd,
+            sd - pair.law.sd_s
         );
         assert!((mean - pair.law.mean_s).abs() < of_mean, "{}: {mean}", pair.name);
         for q in &pair.law.quantiles {
             let (got, wanted) = (quantile_type7(&pair.samples, q.p).unwrap(), q.value_s.unwrap());
             let within = tolerance(&pair, q.p);
-            println!("{:32} p{:.0} {:.5} {:+.5} (±{:.5})", pair.name, 100.0 * q.p, got, got - wanted, within);
+            println!(
+                "{:32} p{:.0} {:.5} {:+.5} (±{:.5})",
+                pair.name,
+                100.0 * q.p,
+                got,
+                got - wanted,
+                within
+            );
             assert!((got - wanted).abs() < within, "{} p{}: {got} {wanted}", pair.name, q.p);
         }
     }
@@ -190,7 +212,8 @@ fn what_is_shared_is_shared() {
 #[test]
 fn what_cannot_be_modelled_is_refused() {
     let wide = job("1f1b", 1, "dedicated", &[]);
-    let ask = |replicas| duration_model(&wide, &ModelOptions { replicas, ..ModelOptions::default() });
+    let ask =
+        |replicas| duration_model(&wide, &ModelOptions { replicas, ..ModelOptions::default() });
     for replicas in [0, 5] {
         let error = ask(Some(replicas)).unwrap_err();
         assert!(error.to_string().starts_with("replicas must be between 1 and"), "{error}");
@@ -198,19 +221,29 @@ fn what_cannot_be_modelled_is_refused() {
     let some = ask(Some(2)).unwrap();
     assert_eq!(some.graph.replicas(), 2);
     assert!(some.notes.iter().any(|n| n.starts_with("2 of 4 replicas")), "{:?}", some.notes);
-    let huge = job("1f1b", 1, "dedicated", &[
-        ("cluster.gpus", "131072"),
-        ("parallelism.data_parallel_shard_degree", "16384"),
-        ("training.global_batch_size", "1048576"),
-    ]);
+    let huge = job(
+        "1f1b",
+        1,
+        "dedicated",
+        &[
+            ("cluster.gpus", "131072"),
+            ("parallelism.data_parallel_shard_degree", "16384"),
+            ("training.global_batch_size", "1048576"),
+        ],
+    );
     let error = duration_model(&huge, &ModelOptions::default()).unwrap_err();
     assert!(matches!(error, PlannedError::TooLarge { replicas: 16_384, .. }), "{error}");
     assert!(error.hint().contains("--replicas"));
-    let sharded = job("1f1b", 1, "dedicated", &[
-        ("parallelism.pipeline_parallel_degree", "1"),
-        ("parallelism.data_parallel_shard_degree", "16"),
-        ("parallelism.zero_stage", "3"),
-    ]);
+    let sharded = job(
+        "1f1b",
+        1,
+        "dedicated",
+        &[
+            ("parallelism.pipeline_parallel_degree", "1"),
+            ("parallelism.data_parallel_shard_degree", "16"),
+            ("parallelism.zero_stage", "3"),
+        ],
+    );
     let error = duration_model(&sharded, &ModelOptions::default()).unwrap_err();
     assert!(matches!(error, PlannedError::Layered), "{error}");
 }

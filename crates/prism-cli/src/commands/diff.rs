@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use prism_decide::diff::{DiffError, DiffOptions, DiffReport, diff, diff_steps};
-use prism_engine::predict::Draws;
 use prism_engine::planned::record;
+use prism_engine::predict::Draws;
 use prism_engine::profile::SourceFile;
 use prism_io::{Limits, StepLog, read_step_log};
 use prism_report::{DiffOutput, ToleranceResult, json_text};
@@ -12,8 +12,8 @@ use prism_report::{DiffOutput, ToleranceResult, json_text};
 use crate::args::{DiffArgs, TraceArgs};
 use crate::context::Context;
 use crate::error::{CliError, Outcome, usage};
-use crate::job::{self, Calibrated};
 use crate::input;
+use crate::job::{self, Calibrated};
 use crate::planned::PlannedArgs;
 
 /// Steps drawn of a job file.

@@ -26,12 +26,10 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<Outcome, CliE
         ..ExplainOptions::default()
     };
     let gpus_per_node = calibrated.node_size(args.gpus_per_node);
-    let report = context
-        .phase("explain", || explain(&calibrated.job(gpus_per_node), &options))
-        .map_err(|source| CliError::Compare {
-            file: input::name(&args.input),
-            source: Box::new(source),
-        })?;
+    let report =
+        context.phase("explain", || explain(&calibrated.job(gpus_per_node), &options)).map_err(
+            |source| CliError::Compare { file: input::name(&args.input), source: Box::new(source) },
+        )?;
     let layout = calibrated.layout(gpus_per_node);
     let output = ExplainOutput {
         schema: EXPLAIN_SCHEMA.to_owned(),

@@ -162,7 +162,11 @@ fn measured(
     let label = args.same.as_deref().unwrap_or_default();
     let workers = Workers::of_gpus(&gpus, tp as usize, label)
         .map_err(|source| CliError::Place { file: input::name(path), source: Box::new(source) })?;
-    let own = if planned { "persistent speeds drawn for the job" } else { "recording's own worker effects" };
+    let own = if planned {
+        "persistent speeds drawn for the job"
+    } else {
+        "recording's own worker effects"
+    };
     output.warnings.retain(|w| !w.starts_with("persistent speeds"));
     output.warnings.push(format!(
         "the measured speeds replace the {own}; they are taken to act on all compute alike"

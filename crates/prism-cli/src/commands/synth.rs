@@ -44,7 +44,10 @@ pub(crate) fn run(args: &SynthArgs, context: &Context) -> Result<Outcome, CliErr
                 (table, Some(truth))
             }
             (None, None) => {
-                return Err(usage("no truth to draw from", "give `--plan`, `--profile` or `--job`"));
+                return Err(usage(
+                    "no truth to draw from",
+                    "give `--plan`, `--profile` or `--job`",
+                ));
             }
         }
     };
@@ -102,11 +105,7 @@ fn planned(
 }
 
 /// Steps of a profile's job.
-fn drawn_from(
-    profile: &Profile,
-    args: &SynthArgs,
-    context: &Context,
-) -> Result<OpTable, CliError> {
+fn drawn_from(profile: &Profile, args: &SynthArgs, context: &Context) -> Result<OpTable, CliError> {
     let first = i64::from(args.first_step);
     let steps: Vec<i64> = (first..first + i64::from(args.steps)).collect();
     if steps.is_empty() {

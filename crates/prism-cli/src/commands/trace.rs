@@ -99,8 +99,7 @@ fn ideal_of_plan(args: &TimelineArgs, context: &Context) -> Result<Made, CliErro
             "ask for the step without noise (`--ideal`), or one that is drawn (`--quantile p95`)",
         ));
     }
-    let calibrated =
-        job::read(&args.trace, &args.read, &args.planned, Draws::Empirical, context)?;
+    let calibrated = job::read(&args.trace, &args.read, &args.planned, Draws::Empirical, context)?;
     let mut model = calibrated.profile.model.clone();
     model.compute.worker_log.clear();
     let timeline = mean_step(&calibrated.graph, &model)
@@ -134,9 +133,9 @@ fn sampled(args: &TimelineArgs, quantile: f64, context: &Context) -> Result<Made
             .parse()
             .map_err(|source| CliError::Scenario { place: "`--scenario`".to_owned(), source })?;
         let changed =
-            apply(&calibrated.job(calibrated.node_size(None)), &scenario, &Donors::new()).map_err(|source| {
-                CliError::Compare { file: file(), source: Box::new(source.into()) }
-            })?;
+            apply(&calibrated.job(calibrated.node_size(None)), &scenario, &Donors::new()).map_err(
+                |source| CliError::Compare { file: file(), source: Box::new(source.into()) },
+            )?;
         (model, adjust) = (changed.model, changed.adjust);
         under = format!(" under `{scenario}`");
     }

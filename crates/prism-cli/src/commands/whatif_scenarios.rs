@@ -21,8 +21,7 @@ use crate::{input, job};
 pub(super) fn run(args: &WhatifArgs, context: &Context) -> Result<Outcome, CliError> {
     let scenarios = scenarios(args)?;
     let mut options = options(args, context);
-    let calibrated =
-        job::read(&args.trace, &args.read, &args.planned, options.draws, context)?;
+    let calibrated = job::read(&args.trace, &args.read, &args.planned, options.draws, context)?;
     options.repetitions =
         calibrated.repetitions(args.draw.bootstrap, options.repetitions, &args.trace)?;
     let others = donors(&scenarios, options.draws, context)?;

@@ -68,9 +68,8 @@ impl<'a> Assembly<'a> {
         }
         let mut signatures: Vec<_> = by_signature.into_iter().collect();
         signatures.iter_mut().for_each(|(_, ops)| ops.sort_unstable());
-        let others = graph.ops().iter().filter(|op| {
-            !op.kind.is_microbatch_compute() && !op.kind.is_p2p()
-        });
+        let others =
+            graph.ops().iter().filter(|op| !op.kind.is_microbatch_compute() && !op.kind.is_p2p());
         let lanes = (signatures.len() + others.count()) * replicas;
         let steps = match options.steps {
             0 => (MOST_VALUES / lanes.max(1)).clamp(STEPS[0], STEPS[1]),
@@ -82,7 +81,16 @@ impl<'a> Assembly<'a> {
         } else {
             ROWS[0]
         };
-        Ok(Assembly { step, temporal, cells, seed: options.seed, replicas, steps, rows, signatures })
+        Ok(Assembly {
+            step,
+            temporal,
+            cells,
+            seed: options.seed,
+            replicas,
+            steps,
+            rows,
+            signatures,
+        })
     }
 
     /// What to say where stalls are rarer than rows can show.
@@ -185,7 +193,8 @@ impl<'a> Assembly<'a> {
     /// Logarithms of the persistent factors, `[c][r]`; empty if all cells are alike.
     fn worker_log(&self) -> Vec<f64> {
         let Some(cells) = self.cells else { return Vec::new() };
-        let of = |s: &Signature| &cells.factors[usize::from(s.stage) * self.replicas..][..self.replicas];
+        let of =
+            |s: &Signature| &cells.factors[usize::from(s.stage) * self.replicas..][..self.replicas];
         self.signatures
             .iter()
             .flat_map(|(s, _)| of(s).iter().map(|f| f64::from(*f).max(1e-6).ln()))
@@ -268,11 +277,8 @@ impl<'a> Assembly<'a> {
         .map(|(kind, sd_log)| {
             let bursts = kind == EffectKind::Congestion && t.burst.0 > 0.0;
             let kept = sd_log > 0.0 || bursts || (kind == EffectKind::Residual && t.hang.0 > 0.0);
-            let reason = if kept {
-                "from the job's variability"
-            } else {
-                "the job's variability has none"
-            };
+            let reason =
+                if kept { "from the job's variability" } else { "the job's variability has none" };
             Effect { kind, sd_log, test: None, kept, reason: reason.to_owned() }
         })
         .collect()

@@ -31,7 +31,9 @@ pub enum PlannedError {
         ops: usize,
     },
     /// Replicas that wait for each other at every layer.
-    #[error("fully sharded replicas wait for each other at every layer, which no graph of a step holds")]
+    #[error(
+        "fully sharded replicas wait for each other at every layer, which no graph of a step holds"
+    )]
     Layered,
     /// The graph.
     #[error(transparent)]

@@ -37,9 +37,7 @@ impl Cells {
         }
         let pilot_s = pilot(step, &factors, replicas as usize);
         let mut order: Vec<u32> = (0..replicas).collect();
-        order.sort_by(|&a, &b| {
-            pilot_s[b as usize].total_cmp(&pilot_s[a as usize]).then(a.cmp(&b))
-        });
+        order.sort_by(|&a, &b| pilot_s[b as usize].total_cmp(&pilot_s[a as usize]).then(a.cmp(&b)));
         Ok(Cells { factors, pilot_s, order })
     }
 

@@ -77,7 +77,9 @@ pub fn duration_model(job: &Job, options: &ModelOptions) -> Result<PlannedJob, P
     } else {
         if options.clusters > 1 {
             let n = options.clusters;
-            notes.push(format!("persistent speeds are those of the middle one of {n} clusters drawn"));
+            notes.push(format!(
+                "persistent speeds are those of the middle one of {n} clusters drawn"
+            ));
         }
         Some(Cells::middle(&step, &cell, replicas, options.seed, options.clusters)?)
     };
@@ -96,9 +98,8 @@ pub fn duration_model(job: &Job, options: &ModelOptions) -> Result<PlannedJob, P
 }
 
 fn check(options: &ModelOptions, all: u32) -> Result<u32, PlannedError> {
-    let bad = |what, rule, got: u64| {
-        Err(PlannedError::Setting { what, rule, got: got.to_string() })
-    };
+    let bad =
+        |what, rule, got: u64| Err(PlannedError::Setting { what, rule, got: got.to_string() });
     if options.clusters == 0 {
         return bad("clusters", "at least 1", 0);
     }

@@ -20,8 +20,7 @@ pub fn record(profile: &mut Profile, graph: &StepGraph, seed: u64) -> Result<(),
         return Err(SynthError::BothWays);
     }
     let work = drawn_work(graph, model, seed)?;
-    profile.recorded_step_s =
-        evaluate(graph, model.steps.len(), &work, None)?.step_times(graph);
+    profile.recorded_step_s = evaluate(graph, model.steps.len(), &work, None)?.step_times(graph);
     model.compute.observations_log_s = observations(model, &work);
     let (replicas, steps) = (model.replicas as usize, model.steps.len());
     let congestion = std::mem::take(&mut model.congestion);

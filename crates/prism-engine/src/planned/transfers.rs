@@ -122,9 +122,8 @@ fn with_congestion<'a>(
     lane: &'a [f64],
     congestion: &'a [f32],
 ) -> impl Iterator<Item = f32> + 'a {
-    let both = move |(t, log): (usize, &f64)| {
-        log + congestion.get(t).map_or(0.0, |c| f64::from(*c).ln())
-    };
+    let both =
+        move |(t, log): (usize, &f64)| log + congestion.get(t).map_or(0.0, |c| f64::from(*c).ln());
     let logs: Vec<f64> = lane.iter().enumerate().map(both).collect();
     let usual = congestion.iter().map(|c| f64::from(*c)).sum::<f64>();
     let usual = if congestion.is_empty() { 1.0 } else { usual / congestion.len() as f64 };

@@ -35,8 +35,10 @@ pub enum SynthError {
         kind: OpKind,
     },
     /// Microbatches that pass a stage in both directions.
-    #[error("half of the microbatches pass each stage in the other direction, so that operations are \
-             not of every microbatch")]
+    #[error(
+        "half of the microbatches pass each stage in the other direction, so that operations are \
+             not of every microbatch"
+    )]
     BothWays,
     /// The graph.
     #[error(transparent)]
@@ -56,9 +58,9 @@ impl SynthError {
             SynthError::Kind { .. } => {
                 Some("take a schedule that does not split them: gpipe, 1f1b or interleaved-1f1b")
             }
-            SynthError::BothWays => {
-                Some("take a schedule of one direction, or compare what `prism predict` says of both")
-            }
+            SynthError::BothWays => Some(
+                "take a schedule of one direction, or compare what `prism predict` says of both",
+            ),
             SynthError::Graph(e) => e.hint(),
             SynthError::Stats(_) => None,
         }
