@@ -68,7 +68,9 @@ fn explain() {
             "--set",
             "parallelism.zero_stage=3",
             "--set",
-            "parallelism.pipeline_parallel_degree=1"
+            "parallelism.pipeline_parallel_degree=1",
+            "--set",
+            "parallelism.data_parallel_shard_degree=16"
         ],
         [
             "explain",

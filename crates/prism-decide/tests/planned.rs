@@ -70,7 +70,7 @@ fn a_scaled_stage_is_a_recomputed_plan() {
         let options = CompareOptions {
             samples: 100,
             repetitions: 0,
-            resamples: 10,
+            resamples: 20,
             statistics: vec![Statistic::Mean],
             ..CompareOptions::default()
         };
@@ -103,7 +103,7 @@ fn edits_apply_whatever_varies() {
         "rebalance",
     ];
     let options =
-        CompareOptions { samples: 100, repetitions: 0, resamples: 10, ..CompareOptions::default() };
+        CompareOptions { samples: 100, repetitions: 0, resamples: 20, ..CompareOptions::default() };
     for schedule in ["1f1b", "zb-h1", "zb-v", "dualpipe"] {
         for variability in ["none", "dedicated", "shared-roce"] {
             let planned = model(&job(schedule, variability, &[]));

@@ -30,8 +30,9 @@ fn by_layer(job: &Job) -> StepCosts {
     apart.plan.virtual_chunks = job.model.layers.max(1);
     apart.plan.chunk_layers = vec![1; job.model.layers as usize];
     apart.plan.schedule = ScheduleName::InterleavedOneFOneB;
-    // The host's time is a microbatch's, not a layer's.
-    apart.cluster.efficiency.microbatch_host_s /= f64::from(job.model.layers.max(1));
+    // The host's time is a chunk's, not a layer's.
+    let chunks = f64::from(job.plan.chunks().max(1));
+    apart.cluster.efficiency.microbatch_host_s *= chunks / f64::from(job.model.layers.max(1));
     costs(&apart)
 }
 
