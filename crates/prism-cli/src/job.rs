@@ -41,13 +41,11 @@ pub(crate) fn read(
     context: &Context,
 ) -> Result<Calibrated, CliError> {
     let given = input::any(path, args, context)?;
-    let (profile, sources) = match given {
-        Input::Job(given) => return planned::model(&given, path, args, planned, context),
-        _ => {
-            planned.check_unused(path)?;
-            of_recording(given, path, draws, context)?
-        }
-    };
+    if let Input::Job(given) = given {
+        return planned::model(&given, path, args, planned, context);
+    }
+    planned.check_unused(path)?;
+    let (profile, sources) = of_recording(given, path, draws, context)?;
     let graph = profile
         .step_graph()
         .map_err(|source| CliError::Profile { file: input::name(path), source })?;

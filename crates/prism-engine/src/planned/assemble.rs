@@ -58,7 +58,7 @@ impl<'a> Assembly<'a> {
         temporal: &'a Temporal,
         cells: Option<&'a Cells>,
         options: &ModelOptions,
-    ) -> Result<Self, PlannedError> {
+    ) -> Self {
         let graph = &step.planned.graph;
         let replicas = graph.replicas() as usize;
         let mut by_signature: BTreeMap<Signature, Vec<(u32, OpId)>> = BTreeMap::new();
@@ -67,7 +67,9 @@ impl<'a> Assembly<'a> {
             by_signature.entry(op.signature()).or_default().push((microbatch, id));
         }
         let mut signatures: Vec<_> = by_signature.into_iter().collect();
-        signatures.iter_mut().for_each(|(_, ops)| ops.sort_unstable());
+        for (_, ops) in &mut signatures {
+            ops.sort_unstable();
+        }
         let others =
             graph.ops().iter().filter(|op| !op.kind.is_microbatch_compute() && !op.kind.is_p2p());
         let lanes = (signatures.len() + others.count()) * replicas;
@@ -81,7 +83,7 @@ impl<'a> Assembly<'a> {
         } else {
             ROWS[0]
         };
-        Ok(Assembly {
+        Assembly {
             step,
             temporal,
             cells,
@@ -90,7 +92,7 @@ impl<'a> Assembly<'a> {
             steps,
             rows,
             signatures,
-        })
+        }
     }
 
     /// What to say where stalls are rarer than rows can show.

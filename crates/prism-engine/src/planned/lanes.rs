@@ -13,7 +13,10 @@ pub(super) fn log_normal(n: usize, sd: f64) -> Result<Vec<f64>, PlannedError> {
         (0..n).map(|i| normal.quantile((i as f64 + 0.5) / n as f64)).collect();
     // Midpoints spread a little less than the law they stand for.
     let variance = scores.iter().map(|z| z * z).sum::<f64>() / n.max(1) as f64;
-    scores.iter_mut().for_each(|z| *z *= sd / variance.sqrt().max(f64::MIN_POSITIVE));
+    let scale = sd / variance.sqrt().max(f64::MIN_POSITIVE);
+    for z in &mut scores {
+        *z *= scale;
+    }
     normalise(&mut scores);
     Ok(scores)
 }
@@ -33,7 +36,9 @@ pub(super) fn of_table(n: usize, table: &QuantileTable) -> (Vec<f64>, f64) {
 /// Shifts logarithms so that the mean of what they are the logarithms of is 1.
 pub(super) fn normalise(logs: &mut [f64]) {
     let shift = log_mean_exp(logs);
-    logs.iter_mut().for_each(|v| *v -= shift);
+    for v in logs {
+        *v -= shift;
+    }
 }
 
 /// Logarithm of the mean of exponentials; 0 of nothing.

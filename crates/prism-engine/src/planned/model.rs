@@ -89,7 +89,7 @@ pub fn duration_model(job: &Job, options: &ModelOptions) -> Result<PlannedJob, P
              faster than that of the whole job"
         ));
     }
-    let assembly = Assembly::new(&step, &temporal, cells.as_ref(), options)?;
+    let assembly = Assembly::new(&step, &temporal, cells.as_ref(), options);
     if let Some(missed) = assembly.missed_hangs() {
         notes.push(missed);
     }
