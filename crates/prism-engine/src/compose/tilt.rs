@@ -142,6 +142,57 @@ impl Tilt {
         Ok(out)
     }
 
+    /// Appends tilted factors of any law: `table(s)` is the law of `g(Z + s)`, Z standard normal and g
+    /// rising. The coordinates Z + s become outputs `{name}@{i}`, whose columns go to
+    /// [`Tilt::weights`].
+    ///
+    /// # Errors
+    /// What `table` reports; [`ComposeError::Table`].
+    pub fn append_mapped<E: From<ComposeError>>(
+        &self,
+        program: &mut Program,
+        name: &str,
+        table: impl Fn(f64) -> std::result::Result<QuantileTable, E>,
+    ) -> std::result::Result<Vec<Value>, E> {
+        let mut shifts: Vec<f64> = Vec::new();
+        for shift in self.components.iter().flat_map(|(_, of)| of) {
+            if !shifts.contains(shift) {
+                shifts.push(*shift);
+            }
+        }
+        shifts.sort_by(f64::total_cmp);
+        let mut tables = Vec::with_capacity(shifts.len());
+        for &shift in &shifts {
+            tables.push(program.table(table(shift)?));
+        }
+        let normal = Law::normal(0.0, 1.0).map_err(ComposeError::from)?;
+        let scores =
+            QuantileTable::from_quantiles(|p| normal.quantile(p), |q| normal.quantile_upper(q));
+        let scores = program.table(scores.map_err(ComposeError::from)?);
+        let shares = self.components.iter().map(|c| c.0).collect();
+        let key = Key::new("tilt component").with_text(name);
+        let component = program.weighted_index(shares, key, Scope::Shared);
+        let of_components = self.components.iter().flat_map(|(_, of)| of.iter());
+        let pool = program.pool(of_components.map(|s| *s as f32).collect());
+        let mut out = Vec::with_capacity(self.factors);
+        for i in 0..self.factors {
+            let key = Key::new(name).with(i as u64);
+            let stride = self.factors as u32;
+            let shift = program.gather(pool, component, stride, Offset::Fixed(i as u32));
+            let mut factor = program.draw(tables[0], key, Scope::Shared);
+            for (pair, table) in shifts.windows(2).zip(&tables[1..]) {
+                let shifted = program.draw(*table, key, Scope::Shared);
+                let between = 0.5 * (pair[0] + pair[1]) as f32;
+                factor = program.select(shift, between, shifted, factor);
+            }
+            let score = program.draw(scores, key, Scope::Shared);
+            let score = program.add(score, shift);
+            program.output(format!("{name}@{i}"), score);
+            out.push(factor);
+        }
+        Ok(out)
+    }
+
     /// Likelihood ratios of a run of a program to which [`append`](Self::append) added factors.
     ///
     /// # Errors

@@ -95,6 +95,19 @@ impl CellLaw {
         0.5 * (low + high)
     }
 
+    /// Table of the factor at the place of a standard normal, shifted up by `shift`.
+    pub(crate) fn shifted_table(&self, shift: f64) -> Result<QuantileTable, PlannedError> {
+        if shift == 0.0 {
+            return Ok(self.table()?);
+        }
+        let normal = Law::normal(0.0, 1.0)?;
+        let at = |z: f64| self.upper(normal.sf(z + shift));
+        Ok(QuantileTable::from_quantiles(
+            |p| at(normal.quantile(p)),
+            |q| at(normal.quantile_upper(q)),
+        )?)
+    }
+
     /// The law as a table of its quantiles.
     pub(crate) fn table(&self) -> Result<QuantileTable, QuantileTableError> {
         let jump = (self.laggard > 1e-9 && self.laggard < 0.5).then_some(self.laggard);

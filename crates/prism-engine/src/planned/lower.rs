@@ -10,6 +10,7 @@ use prism_model::{KernelClass, OpKind};
 
 use super::PlannedError;
 use super::laws::{CellLaw, Temporal, factor_table, normal_table, residual_table, skewed_table};
+use crate::compose::Tilt;
 use crate::predict::{Durations, LowerOptions, Probes, entity, walk};
 use crate::sample::{Index, Key, Offset, PoolId, Program, QuantileTable, Scope, TableId, Value};
 
@@ -20,11 +21,16 @@ pub(crate) enum Persistent<'a> {
     Even,
     /// Drawn afresh in every sample.
     Drawn(&'a CellLaw),
+    /// Drawn afresh in every sample, more often where they are large; see [`Tilt`].
+    Tilted(&'a CellLaw, &'a Tilt),
     /// Given, `[stage][replica]`.
     Given(&'a [f32]),
     /// Those of one of some replicas, drawn afresh in every sample: `[stage][row]`, rows.
     Picked(&'a [f32], u32),
 }
+
+/// Name of the tilted coordinates among a program's outputs.
+pub(crate) const TILTED: &str = "cell";
 
 /// How to lower.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +81,8 @@ struct Lowered<'a> {
     congestion: Option<Value>,
     pool: Option<PoolId>,
     row: Option<Index>,
+    /// Tilted factor of each stage.
+    speeds: Vec<Value>,
     /// Transfer of each group.
     transfer: Vec<Option<Value>>,
 }
@@ -109,6 +117,12 @@ impl<'a> Lowered<'a> {
             overhead: table(shared && t.overhead_sd_s > 0.0, normal_table(t.overhead_sd_s))?,
             burst: table(shared && t.burst.0 > 0.0, Ok(QuantileTable::uniform()))?,
         };
+        let speeds = match how.persistent {
+            Persistent::Tilted(law, tilt) => {
+                tilt.append_mapped(&mut program, TILTED, |shift| law.shifted_table(shift))?
+            }
+            _ => Vec::new(),
+        };
         Ok(Lowered {
             step,
             how: *how,
@@ -120,6 +134,7 @@ impl<'a> Lowered<'a> {
             congestion: None,
             pool: None,
             row: None,
+            speeds,
             transfer: Vec::new(),
         })
     }
@@ -139,6 +154,11 @@ impl<'a> Lowered<'a> {
                 if let Some(table) = self.tables.worker {
                     let key = Key::new("worker").with(u64::from(stage));
                     let factor = self.program.draw(table, key, Scope::PerReplica);
+                    value = Some(self.times(value, factor));
+                }
+            }
+            Persistent::Tilted(..) => {
+                if let Some(factor) = self.speeds.get(usize::from(stage)).copied() {
                     value = Some(self.times(value, factor));
                 }
             }
