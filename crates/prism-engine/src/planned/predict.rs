@@ -324,26 +324,33 @@ impl<'a> Pipeline<'a> {
             return Ok((shared.apply(law, &self.max_options())?, self.all_simulated()));
         }
         let times = self.sorted(1, persistent, self.samples)?;
-        let mut law = order_max(&[Replicas::new(&times, u64::from(n))], &self.max_options())?;
-        let mut method = if n == 1 {
-            "one replica: plain Monte Carlo".to_owned()
-        } else {
-            format!("order statistics: {n} exchangeable replicas wait at the end of the step")
-        };
-        if n > 1 && !self.cell.is_constant() && wide(&law) {
-            match self.tilted(&times) {
-                Ok(tilted) if width(&tilted) < width(&law) => {
-                    law = tilted;
-                    method.push_str(
-                        "; slow cells drawn more often and weighted (importance sampling), in \
-                         agreement with plain samples",
-                    );
-                }
-                // Plain samples answer where the tilt does not pay or misses a cause of the tail.
-                Ok(_) | Err(PlannedError::Compose(ComposeError::Disagreement { .. })) => {}
-                Err(error) => return Err(error),
-            }
+        let plain = order_max(&[Replicas::new(&times, u64::from(n))], &self.max_options());
+        if self.cell.is_constant() || n == 1 {
+            let method = if n == 1 {
+                "one replica: plain Monte Carlo".to_owned()
+            } else {
+                format!("order statistics: {n} exchangeable replicas wait at the end of the step")
+            };
+            return Ok((shared.apply(plain?, &self.max_options())?, method));
         }
+        let plain_method =
+            format!("order statistics: {n} exchangeable replicas wait at the end of the step");
+        if plain.as_ref().is_ok_and(|law| !wide(law)) {
+            return Ok((shared.apply(plain?, &self.max_options())?, plain_method));
+        }
+        let (law, method) = match self.tilted(&times) {
+            Ok(tilted) if plain.as_ref().map_or(true, |p| width(&tilted) < width(p)) => {
+                let why = "slow cells drawn more often and weighted (importance sampling), in \
+                           agreement with plain samples";
+                (tilted, format!("{plain_method}; {why}"))
+            }
+            // Plain samples answer where the tilt does not pay, or misses a cause of the tail.
+            Ok(_) => (plain?, plain_method),
+            Err(PlannedError::Compose(
+                ComposeError::Disagreement { .. } | ComposeError::NoData { .. },
+            )) => (plain?, plain_method),
+            Err(error) => return Err(error),
+        };
         Ok((shared.apply(law, &self.max_options())?, method))
     }
 
@@ -374,7 +381,9 @@ impl<'a> Pipeline<'a> {
         let scores: Vec<Vec<f64>> = (0..stages).map(|s| column(&format!("{TILTED}@{s}"))).collect();
         let weights = tilt.weights(&scores)?;
         let count = u64::from(self.replicas);
-        Ok(importance(&column("step"), &weights, plain, count, &self.max_options())?)
+        // A Pareto tail is fitted to plain samples only.
+        let options = MaxOptions { tail: Tail::Refuse, ..self.max_options() };
+        Ok(importance(&column("step"), &weights, plain, count, &options)?)
     }
 
     fn all_simulated(&self) -> String {
