@@ -3,8 +3,8 @@
     cargo build --release -p prism-cli
     python scripts/slowdown_at_scale.py [PRISM] > docs/slowdown-at-scale.md
 
-Runs `prism predict` on examples/gpt-131072.toml with fewer replicas and stages, and writes a table to standard
-output and the plot to docs/slowdown-at-scale.svg. Needs nothing but Python.
+Runs `prism predict` on examples/gpt-131072.toml with fewer replicas and stages, and writes a table to
+standard output and the plot to docs/slowdown-at-scale.svg. Needs nothing but Python.
 """
 
 import json
@@ -17,7 +17,15 @@ JOB = "examples/gpt-131072.toml"
 ABOVE = [0.01, 0.02, 0.03, 0.05]
 # GPUs, pipeline stages, replicas; tensor parallel 8, 32 microbatches a replica. The model shrinks with the
 # stages, so that every GPU has six layers' work.
-SIZES = [(8, 1, 1), (64, 8, 1), (512, 16, 4), (4096, 16, 32), (16384, 16, 128), (65536, 16, 512), (131072, 16, 1024)]
+SIZES = [
+    (8, 1, 1),
+    (64, 8, 1),
+    (512, 16, 4),
+    (4096, 16, 32),
+    (16384, 16, 128),
+    (65536, 16, 512),
+    (131072, 16, 1024),
+]
 PRESETS = ["dedicated", "power-limited", "lemon"]
 
 
@@ -86,9 +94,10 @@ def main():
     """Table and plot."""
     prism = sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "target/release/prism")
     print("# Probability of a slow-down at scale\n")
-    print("How likely a step takes more than x % longer than it would if every GPU were alike and nothing varied:")
-    print("GPT-3 with six layers a GPU group, tensor parallel 8, up to 16 stages, 32 microbatches a replica, the")
-    print("replicas growing to 131,072 GPUs. Over the clusters one might be given and the steps on them.")
+    print("How likely a step takes more than x % longer than it would if every GPU were alike and nothing")
+    print("varied: GPT-3 with six layers a GPU group, tensor parallel 8, up to 16 stages, 32 microbatches a")
+    print("replica, the replicas growing to 131,072 GPUs. Over the clusters one might be given and the steps")
+    print("on them.")
     print("`scripts/slowdown_at_scale.py` makes this page from `prism predict`.\n")
     print("![Probability of a step more than 3 % slower than without noise](slowdown-at-scale.svg)\n")
     curves = {}

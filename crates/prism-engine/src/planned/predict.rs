@@ -345,8 +345,8 @@ impl<'a> Pipeline<'a> {
                 (tilted, format!("{plain_method}; {why}"))
             }
             // Plain samples answer where the tilt does not pay, or misses a cause of the tail.
-            Ok(_) => (plain?, plain_method),
-            Err(PlannedError::Compose(
+            Ok(_)
+            | Err(PlannedError::Compose(
                 ComposeError::Disagreement { .. } | ComposeError::NoData { .. },
             )) => (plain?, plain_method),
             Err(error) => return Err(error),
