@@ -53,7 +53,10 @@ impl FitClusterOutput {
         let mut errors: Vec<f64> = self.points.iter().map(|p| p.error.abs()).collect();
         errors.sort_by(f64::total_cmp);
         let mean = errors.iter().sum::<f64>() / n.max(1) as f64;
-        let middle = errors.get(n / 2).copied().unwrap_or(f64::NAN);
+        let middle = match n {
+            0 => f64::NAN,
+            _ => 0.5 * (errors[n / 2] + errors[(n - 1) / 2]),
+        };
         let mut document = Document::new(format!(
             "{} parameters fitted to {n} measurements: mean absolute error {:.2} %, median {:.2} %",
             self.parameters.len(),

@@ -46,7 +46,9 @@ pub use init::{INIT_SCHEMA, InitOutput, PRESETS_SCHEMA, Preset, PresetsOutput};
 pub use json::{json_text, schema_text};
 pub use number::{Scale, big, count, p_value, percent, quantile_name, seconds};
 pub use place::{PLACE_SCHEMA, PlaceOutput};
-pub use planned::{JobSummary, Throughput, cost_assumption, plan_name, variability_assumption};
+pub use planned::{
+    JobSummary, Throughput, cost_assumption, memory_warning, plan_name, variability_assumption,
+};
 pub use predict::{InputKind, ModelKind, Over, PredictOutput, RequirementResult};
 pub use predict_job::{PREDICT_JOB_SCHEMA, PredictJobOutput};
 pub use replay::{REPLAY_SCHEMA, ReplayOutput};

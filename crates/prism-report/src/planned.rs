@@ -4,7 +4,7 @@ use prism_job::cost::StepCosts;
 use prism_job::{Job, Plan, Precision, ScheduleName, presets};
 use serde::{Deserialize, Serialize};
 
-use crate::number::{big, count, percent};
+use crate::number::{GIB, big, count, percent};
 
 /// A planned job. Sizes are sequences, tokens and parameters; times seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -204,6 +204,19 @@ pub fn cost_assumption(job: &Job) -> Option<String> {
              estimate"
         )
     })
+}
+
+/// Whether a job's fullest stage lacks memory, in words.
+pub fn memory_warning(job: &Job) -> Option<String> {
+    let stages = prism_graph::memory(job).ok()?;
+    let over = stages.iter().filter(|s| !s.fits());
+    let worst = over.max_by(|a, b| a.total_bytes().total_cmp(&b.total_bytes()))?;
+    Some(format!(
+        "it does not fit: stage {} takes {:.1} of {:.1} GiB, see `prism check`",
+        worst.stage,
+        worst.total_bytes() / GIB,
+        worst.gpu_bytes / GIB
+    ))
 }
 
 /// What a job's spreads take for granted.

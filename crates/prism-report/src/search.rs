@@ -183,7 +183,7 @@ impl SearchOutput {
             .into_iter()
             .chain(special.clone())
             .chain([step("noise-free"), step("mean"), step("p50"), step("p95")])
-            .chain(["interval, p95", "tied", ">free [GB]", ">MFU", ">bubble"].map(str::to_owned))
+            .chain(["interval, p95", "tied", ">free [GB]", ">MFU", ">idle"].map(str::to_owned))
             .collect();
         let names: Vec<&str> = columns.iter().map(String::as_str).collect();
         let mut table = Table::new(title, &names);

@@ -87,7 +87,7 @@ pub(crate) struct PredictArgs {
     #[command(flatten)]
     pub(crate) set: SetArgs,
     /// Clusters to draw, of a job [default: 32]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000), value_name = "N")]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4_096), value_name = "N")]
     pub(crate) clusters: Option<u32>,
     /// Take the variability of a job from a profile calibrated on another plan or scale
     #[arg(long, value_name = "PROFILE")]

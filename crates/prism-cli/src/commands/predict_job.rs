@@ -12,7 +12,7 @@ use prism_job::{Job, Violation};
 use prism_model::OpKind;
 use prism_report::{
     JobSummary, Over, PREDICT_JOB_SCHEMA, PredictJobOutput, RequirementResult, Throughput,
-    cost_assumption, json_text, variability_assumption,
+    cost_assumption, json_text, memory_warning, variability_assumption,
 };
 
 use crate::args::{IsaArg, ModelArg, OverArg, PredictArgs, Requirement, Statistic};
@@ -144,6 +144,7 @@ fn output(
     mut prediction: JobPrediction,
 ) -> Result<PredictJobOutput, CliError> {
     let mut all: Vec<String> = warnings.iter().map(|w| given.in_words(w)).collect();
+    all.extend(memory_warning(job));
     all.extend(cost_assumption(job));
     all.extend(variability_assumption(job));
     all.append(&mut prediction.warnings);

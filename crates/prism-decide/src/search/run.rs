@@ -299,7 +299,10 @@ fn predict(job: &Job, options: &SearchOptions) -> Result<Predicted, SearchError>
         0 => {
             let plan = &job.plan;
             let passes = u64::from(plan.chunks()) * u64::from(job.microbatches()) * 6;
-            (BUDGET / (passes as usize).max(1)).clamp(1 << 12, 1 << 15).next_power_of_two()
+            let usual =
+                (BUDGET / (passes as usize).max(1)).clamp(1 << 12, 1 << 15).next_power_of_two();
+            // The slowest of many replicas takes as many samples of one.
+            usual.max(20 * plan.data_parallel() as usize)
         }
         n => n,
     };

@@ -22,6 +22,26 @@ pub enum PlannedError {
         /// What was given.
         got: String,
     },
+    /// A measured time that cannot be this job's.
+    #[error("{measured_s:.6} s was measured where the plan costs about {expected_s:.6} s")]
+    Implausible {
+        /// Measured, seconds.
+        measured_s: f64,
+        /// By the costs, seconds.
+        expected_s: f64,
+    },
+    /// Too few samples of a replica for the slowest of many.
+    #[error(
+        "{samples} samples of a replica cannot tell the slowest of {replicas}: it takes about {needed}"
+    )]
+    Samples {
+        /// Samples drawn.
+        samples: usize,
+        /// Replicas.
+        replicas: u32,
+        /// Samples that the median needs.
+        needed: usize,
+    },
     /// Too large to simulate replica by replica.
     #[error("{replicas} replicas of {ops} operations are too many to simulate one by one")]
     TooLarge {
@@ -63,6 +83,10 @@ impl PlannedError {
     pub fn hint(&self) -> &'static str {
         match self {
             PlannedError::Setting { .. } => "change the setting",
+            PlannedError::Implausible { .. } => {
+                "check the unit of the times, and that they are this job's"
+            }
+            PlannedError::Samples { .. } => "draw more with `--samples`, or leave it out",
             PlannedError::TooLarge { .. } => {
                 "evaluate a plan with fewer data-parallel replicas, or some of them by `--replicas`"
             }
@@ -70,6 +94,7 @@ impl PlannedError {
                 "`prism predict` evaluates it; elsewhere shard less (`zero_stage = 2`) or use a pipeline"
             }
             PlannedError::Graph(_) => "change the plan's stages, chunks or microbatches",
+            PlannedError::Fit(_) => "give more measurements, or let fewer parameters move",
             PlannedError::Compose(_) => "ask for less extreme quantiles, or draw more samples",
             _ => "check the job's variability",
         }

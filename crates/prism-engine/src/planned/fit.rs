@@ -177,6 +177,7 @@ pub fn fit_cluster(
         .map(|p| PlannedStep::new(&p.job, &costs(&p.job), 1))
         .collect::<Result<Vec<_>, _>>()?;
     let keys = keys(steps, collectives, fields);
+    plausible(steps, collectives, &keys, &mut graphs)?;
     let influence = felt(steps, collectives, &keys, &mut graphs)?;
     let free: Vec<usize> = (0..keys.len()).filter(|&k| influence[k]).collect();
     let start: Vec<f64> = keys.iter().map(|k| starting(k, steps, collectives)).collect();
@@ -245,6 +246,28 @@ pub fn fit_cluster(
         converged: fit.converged,
         keys,
     })
+}
+
+/// Measured times further than this factor from the costs at the start are of another unit or job.
+const PLAUSIBLE: f64 = 50.0;
+
+fn plausible(
+    steps: &[StepPoint],
+    collectives: &[CollectivePoint],
+    keys: &[(String, Field)],
+    graphs: &mut [PlannedStep],
+) -> Result<(), PlannedError> {
+    let start: Vec<f64> = keys.iter().map(|k| starting(k, steps, collectives)).collect();
+    let measured = steps.iter().map(|p| p.seconds).chain(collectives.iter().map(|p| p.seconds));
+    for (ratio, seconds) in ratios(steps, collectives, keys, &start, graphs)?.iter().zip(measured) {
+        if !(1.0 / PLAUSIBLE..=PLAUSIBLE).contains(ratio) {
+            return Err(PlannedError::Implausible {
+                measured_s: seconds,
+                expected_s: ratio * seconds,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// What a field belongs to: the chip, or the cluster.

@@ -106,7 +106,6 @@ impl JobFit {
         if let Some(sd) = self.overhead_sd_s {
             job.variability.overhead_sd_s = sd;
         }
-        job.variability.preset = format!("{}, fitted", job.variability.preset);
     }
 }
 

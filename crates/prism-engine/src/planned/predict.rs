@@ -190,7 +190,10 @@ impl<'a> Pipeline<'a> {
         let noise_free_s = step.seconds()?;
         let ops = step.planned.graph.ops().len();
         let samples = match options.samples {
-            0 => (BUDGET / ops.max(1)).clamp(1 << 13, 1 << 19).next_power_of_two() / 2,
+            0 => {
+                let usual = (BUDGET / ops.max(1)).clamp(1 << 13, 1 << 19).next_power_of_two() / 2;
+                usual.max(needed(job.plan.data_parallel())).min(1 << 23)
+            }
             n => n,
         };
         if samples < 100 {
@@ -324,6 +327,11 @@ impl<'a> Pipeline<'a> {
             return Ok((shared.apply(law, &self.max_options())?, self.all_simulated()));
         }
         let times = self.sorted(1, persistent, self.samples)?;
+        // Without ten replicas beyond the median there is no law at all.
+        if self.samples < needed(n) / 2 && self.cell.is_constant() {
+            let (samples, needed) = (self.samples, needed(n));
+            return Err(PlannedError::Samples { samples, replicas: n, needed });
+        }
         let plain = order_max(&[Replicas::new(&times, u64::from(n))], &self.max_options());
         if self.cell.is_constant() || n == 1 {
             let method = if n == 1 {
@@ -345,10 +353,18 @@ impl<'a> Pipeline<'a> {
                 (tilted, format!("{plain_method}; {why}"))
             }
             // Plain samples answer where the tilt does not pay, or misses a cause of the tail.
+            Ok(_) if plain.is_ok() => (plain?, plain_method),
             Ok(_)
             | Err(PlannedError::Compose(
                 ComposeError::Disagreement { .. } | ComposeError::NoData { .. },
-            )) => (plain?, plain_method),
+            )) => match plain {
+                Ok(plain) => (plain, plain_method),
+                Err(ComposeError::NoData { .. }) => {
+                    let (samples, needed) = (self.samples, needed(n));
+                    return Err(PlannedError::Samples { samples, replicas: n, needed });
+                }
+                Err(error) => return Err(error.into()),
+            },
             Err(error) => return Err(error),
         };
         Ok((shared.apply(law, &self.max_options())?, method))
@@ -400,7 +416,10 @@ impl<'a> Pipeline<'a> {
         let n = cells.order.len();
         let together = if self.options.brute_force { n } else { TOGETHER.min(n) };
         let (slow, rest) = cells.order.split_at(together);
-        let joint = (samples / together.max(1)).clamp(1 << 11, 1 << 14);
+        let joint = match self.options.samples {
+            0 => (samples / together.max(1)).clamp(1 << 11, 1 << 14),
+            wanted => wanted,
+        };
         let slow_s = self.sorted(together as u32, Persistent::Given(&cells.of(slow)), joint)?;
         let mut strata = vec![Replicas::new(&slow_s, 1)];
         let rest_s;
@@ -457,6 +476,11 @@ impl<'a> Pipeline<'a> {
     fn report(&self, over: &str, law: &Composed, method: String) -> JobDistribution {
         distribution(over, law, method, self.noise_free_s, self.options)
     }
+}
+
+/// Samples of a replica of which some ten lie beyond the median of the slowest of n, and some more.
+fn needed(n: u32) -> usize {
+    20 * n as usize
 }
 
 /// Width of the interval of the p95 of a law; infinite where the samples do not bound it.

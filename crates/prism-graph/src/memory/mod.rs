@@ -260,6 +260,11 @@ fn state(job: &Job, weights: &Parameters, layers: &[u32]) -> Vec<(MemoryKind, f6
         weights.dense() / ranks + weights.experts / expert_ranks,
     );
     let from = |zero: ZeroStage| if plan.zero >= zero { shard } else { whole };
+    // Gradients that are added up over microbatches are whole until the last has been reduced; where
+    // layers are gathered one by one they are reduced for every microbatch.
+    let layered = plan.zero == ZeroStage::Parameters && plan.pipeline_parallel == 1;
+    let gradients =
+        if layered || job.microbatches() <= 1 { from(ZeroStage::Gradients) } else { whole };
     let gradient = if plan.grad_reduce_fp32 { 4.0 } else { 2.0 };
     // Bytes of a parameter of a linear layer while it is whole.
     let eight_bit = if plan.precision == Precision::Fp8 { 2.0 } else { 0.0 };
@@ -282,7 +287,7 @@ fn state(job: &Job, weights: &Parameters, layers: &[u32]) -> Vec<(MemoryKind, f6
     vec![
         (MemoryKind::Parameters, 2.0 * from(ZeroStage::Parameters)),
         (MemoryKind::Fp8Weights, if sharded { 0.0 } else { eight_bit * linear }),
-        (MemoryKind::Gradients, gradient * from(ZeroStage::Gradients)),
+        (MemoryKind::Gradients, gradient * gradients),
         (MemoryKind::OptimizerState, 12.0 * from(ZeroStage::Optimizer)),
         (MemoryKind::GatheredLayers, gathered),
     ]

@@ -73,7 +73,7 @@ fn zero_shards_stage_by_stage() {
     job.plan.data_parallel_shard = 4;
     job.plan.data_parallel_replicate = 2;
     job.plan.context_parallel = 2;
-    job.training.global_batch_size = 64;
+    job.training.global_batch_size = 8 * job.training.micro_batch_size;
     let expected = [
         (ZeroStage::None, [2.0, 4.0, 12.0]),
         (ZeroStage::Optimizer, [2.0, 4.0, 1.5]),
@@ -89,6 +89,11 @@ fn zero_shards_stage_by_stage() {
     }
     job.plan.grad_reduce_fp32 = false;
     near(bytes(&memory(&job).unwrap()[0])[1], 0.25, 1e-12);
+    // Added up over microbatches they stay whole, unless every microbatch's are reduced.
+    job.training.global_batch_size *= 2;
+    near(bytes(&memory(&job).unwrap()[0])[1], 0.25, 1e-12);
+    job.plan.zero = ZeroStage::Gradients;
+    near(bytes(&memory(&job).unwrap()[0])[1], 2.0, 1e-12);
 }
 
 /// Routed experts are sharded over the data-parallel ranks of their own rank only.
