@@ -8,6 +8,7 @@ standard output and the plot to docs/slowdown-at-scale.svg. Needs nothing but Py
 """
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +48,7 @@ def predict(prism, preset, gpus, stages, replicas):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stderr)
-    return json.loads(done.stdout)["prediction"]
+    return json.loads(done.stdout)
 
 
 def percent(p):
@@ -60,8 +61,6 @@ def plot(curves):
     width, height, left, bottom = 640, 320, 60, 40
     colours = {"dedicated": "#1f77b4", "power-limited": "#d62728", "lemon": "#2ca02c"}
     gpus = [g for g, _, _ in SIZES]
-    import math
-
     low, high = math.log2(gpus[0]), math.log2(gpus[-1])
 
     def x(g):
