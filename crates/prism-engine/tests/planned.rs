@@ -110,6 +110,13 @@ fn laggards_slow_the_step() {
     let law = predict_job(&job, &JobOptions::default()).unwrap();
     let slow = law.over_clusters.mean_s / law.noise_free_s;
     assert!(slow > 1.12 && slow < 1.201, "{slow}");
+    // With laggards everywhere a step is their factor slower, and no more but for the other spreads.
+    job.plan.data_parallel_shard = 1_024;
+    job.training.global_batch_size = 16 * 1_024;
+    job.variability.gpu_compute_sd = 0.003;
+    let law = predict_job(&job, &JobOptions::default()).unwrap();
+    let p95 = quantile(&law.over_clusters, 0.95) / law.noise_free_s;
+    assert!(p95 > 1.12 && p95 < 1.22, "{p95}");
 }
 
 #[test]

@@ -53,6 +53,12 @@ impl CellLaw {
         self.sd == 0.0 && self.laggard == 0.0
     }
 
+    /// Whether the factor has a mode of its own, of laggards: no tail can then be fitted, and shifted
+    /// tables would smear the gap.
+    pub(crate) fn has_modes(&self) -> bool {
+        self.laggard > 0.0
+    }
+
     /// P(one GPU's factor > x).
     fn above_one(&self, x: f64) -> f64 {
         if self.sd == 0.0 {

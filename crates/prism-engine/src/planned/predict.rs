@@ -296,7 +296,11 @@ impl<'a> Pipeline<'a> {
     fn max_options(&self) -> MaxOptions {
         MaxOptions {
             confidence: self.options.confidence,
-            tail: Tail::Pareto { share: 0.02 },
+            tail: if self.cell.has_modes() || self.temporal.hang.0 > 0.0 {
+                Tail::Refuse
+            } else {
+                Tail::Pareto { share: 0.02 }
+            },
             ..MaxOptions::default()
         }
     }
@@ -343,8 +347,18 @@ impl<'a> Pipeline<'a> {
         }
         let plain_method =
             format!("order statistics: {n} exchangeable replicas wait at the end of the step");
-        if plain.as_ref().is_ok_and(|law| !wide(law)) {
+        let answers = plain.as_ref().is_ok_and(|law| self.cell.has_modes() || !wide(law));
+        if answers {
             return Ok((shared.apply(plain?, &self.max_options())?, plain_method));
+        }
+        if self.cell.has_modes() {
+            let (samples, needed) = (self.samples, needed(n));
+            return match plain {
+                Ok(_) | Err(ComposeError::NoData { .. }) => {
+                    Err(PlannedError::Samples { samples, replicas: n, needed })
+                }
+                Err(error) => Err(error.into()),
+            };
         }
         let (law, method) = match self.tilted(&times) {
             Ok(tilted) if plain.as_ref().map_or(true, |p| width(&tilted) < width(p)) => {
