@@ -32,14 +32,25 @@ bench:
     cargo bench -p prism-engine --bench kernel
     python3 scripts/bench_kernel.py
     python3 scripts/bench_whatif.py
+    cargo build --release -q -p prism-cli
+    python3 scripts/bench_plan.py
 
-# Figures that take minutes: effects against truth, coverage of intervals, errors of comparisons, attribution, placement
+# Figures that take minutes: effects against truth, coverage of intervals, errors of comparisons, attribution, placement, published step times, scale methods against brute force, resized traces, search
 figures:
     cargo run --release -q -p prism-engine --example calibrate_truth
     cargo run --release -q -p prism-engine --example coverage
     cargo run --release -q -p prism-decide --example diff_truth
     cargo run --release -q -p prism-decide --example attribution
     cargo run --release -q -p prism-decide --example place_2048
+    cargo run --release -q -p prism-engine --example cost_accuracy
+    cargo run --release -q -p prism-engine --example scale_methods
+    cargo run --release -q -p prism-engine --example resize_ar
+    cargo run --release -q -p prism-decide --example search_175b
+
+# The page on slow-downs at scale, and its plot
+slowdown:
+    cargo build --release -q -p prism-cli
+    python3 scripts/slowdown_at_scale.py > docs/slowdown-at-scale.md
 
 # Fuzz every reader for some seconds each
 fuzz seconds="60":

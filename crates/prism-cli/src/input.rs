@@ -113,6 +113,22 @@ fn job_input(path: &Path, bytes: Vec<u8>) -> Result<JobInput, CliError> {
     Ok(JobInput { text, source, path: path.to_owned() })
 }
 
+/// Refuses to write a job over the file it was read from.
+pub(crate) fn not_itself(output: Option<&Path>, job: &Path, flag: &str) -> Result<(), CliError> {
+    let Some(output) = output else { return Ok(()) };
+    let same = match (output.canonicalize(), job.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    };
+    if !same {
+        return Ok(());
+    }
+    Err(usage(
+        format!("`{flag} {}` is the job file itself", name(output)),
+        "name another file; yours may have comments that would be lost",
+    ))
+}
+
 /// Whether a file is a job file: by its name, or by its first lines.
 fn is_job(path: &Path, head: &[u8]) -> bool {
     const SECTIONS: [&str; 5] = ["model", "training", "parallelism", "cluster", "variability"];

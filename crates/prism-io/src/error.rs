@@ -313,7 +313,9 @@ impl IoError {
             | IoError::NotRecordable { .. }
             | IoError::UnequalColumns { .. }
             | IoError::Invalid(_) => return None,
-            IoError::Empty { .. } => "a trace needs at least one step of operations",
+            IoError::Empty { .. } => {
+                "a trace needs at least one step of operations, a table at least one row"
+            }
             IoError::Foreign { what, .. } => match what {
                 Foreign::Zstd => "decompress it first: `zstd -d FILE`",
                 Foreign::Zip => "unpack it first; gzip is read as it is",

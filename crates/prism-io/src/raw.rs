@@ -310,25 +310,8 @@ pub(crate) fn nearest<'a>(
     let target = plain(word);
     let limit = (target.len() / 3).max(1);
     candidates
-        .map(|c| (edits(&target, &plain(c)), c))
+        .map(|c| (strsim::generic_levenshtein(&target, &plain(c)), c))
         .filter(|(d, _)| *d <= limit && *d < target.len())
         .min_by_key(|(d, _)| *d)
         .map(|(_, c)| c)
-}
-
-/// Levenshtein distance.
-fn edits(a: &[char], b: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = i;
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
-        for (j, y) in b.iter().enumerate() {
-            let above = row[j + 1];
-            row[j + 1] = (diagonal + usize::from(x != y)).min(above + 1).min(row[j] + 1);
-            diagonal = above;
-        }
-    }
-    row[b.len()]
 }

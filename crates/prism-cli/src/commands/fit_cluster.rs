@@ -22,6 +22,7 @@ pub(crate) fn run(args: &FitClusterArgs, context: &Context) -> Result<Outcome, C
             "give measured steps with `--points` or collectives with `--collectives`",
         ));
     }
+    input::not_itself(args.output.as_deref(), &args.job, "-o")?;
     let fields = fields(&args.fit)?;
     let given = input::job_file(&args.job)?;
     let read = given.job(&args.set)?;

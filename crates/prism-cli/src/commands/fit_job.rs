@@ -15,6 +15,7 @@ use crate::input;
 
 /// Fits a job to its step times.
 pub(crate) fn run(args: &FitJobArgs, context: &Context) -> Result<Outcome, CliError> {
+    input::not_itself(args.output.as_deref(), &args.job, "-o")?;
     let mut sources = Vec::new();
     let mut logged = vec![job(&args.job, &args.steps, args, context, &mut sources)?];
     let mut names = vec![input::name(&args.job)];

@@ -21,6 +21,7 @@ const KEEP: Duration = Duration::from_secs(2);
 
 /// Searches the plans of a job.
 pub(crate) fn run(args: &SearchArgs, context: &Context) -> Result<Outcome, CliError> {
+    input::not_itself(args.write_best.as_deref(), &args.job, "--write-best")?;
     let given = input::job_file(&args.job)?;
     let read = given.job(&args.set)?;
     given.warn(&read.warnings, context);

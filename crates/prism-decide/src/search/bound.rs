@@ -123,10 +123,7 @@ impl<'a> Pipeline<'a> {
 
     /// Seconds from the stage of a piece to that of the next.
     fn hop(&self, piece: usize) -> f64 {
-        let (a, b) = (piece % self.p, (piece + 1) % self.p);
-        let (low, high) = (a.min(b), a.max(b));
-        let wraps = low == 0 && high + 1 == self.p && high > 1;
-        if low == high { 0.0 } else { self.costs.hop_s[if wraps { high } else { low }] }
+        self.costs.between_s(piece % self.p, (piece + 1) % self.p)
     }
 
     /// When each stage's first forward begins at the earliest.

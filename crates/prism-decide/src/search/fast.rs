@@ -216,7 +216,7 @@ fn slot(shape: &PlannedShape, costs: &StepCosts, stage: u16, chunk: u16) -> Slot
         receives: elsewhere(back).is_some(),
         send: elsewhere(onward).map(|(peer, to)| {
             let target = usize::from(peer) * usize::from(shape.chunks) + usize::from(to);
-            let hop_s = hop_s(usize::from(stage), usize::from(peer), &costs.hop_s);
+            let hop_s = costs.between_s(usize::from(stage), usize::from(peer));
             (target, usize::from(peer), hop_s, link(stage, peer, onward))
         }),
     };
@@ -235,13 +235,6 @@ fn slot(shape: &PlannedShape, costs: &StepCosts, stage: u16, chunk: u16) -> Slot
 /// Each direction has at most two peers: the stage above and the one below (or around).
 fn link(stage: u16, peer: u16, direction: Direction) -> usize {
     2 * usize::from(direction == Direction::Backward) + usize::from(peer > stage)
-}
-
-/// Between two stages, by the hop of the earlier one; between the last and the first, the last's.
-fn hop_s(a: usize, b: usize, hops: &[f64]) -> f64 {
-    let (low, high) = (a.min(b), a.max(b));
-    let wraps = low == 0 && high + 1 == hops.len() && high > 1;
-    hops.get(if wraps { high } else { low }).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]

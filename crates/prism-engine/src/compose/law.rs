@@ -238,6 +238,27 @@ impl Composed {
         Ok(law)
     }
 
+    /// The highest probability that samples answer, not a fitted tail.
+    pub(crate) fn answered_to(&self) -> f64 {
+        cdf(self.reach.to.min(self.reach.extrapolated))
+    }
+
+    /// Marks as extrapolated what lies above the first probability, from the median up, at which another
+    /// law that ends with its samples differs by more than an eighth of the bounds' width.
+    pub(crate) fn extrapolate_where_unlike(&mut self, other: &Self) {
+        let grid = levels();
+        let middle = grid.partition_point(|l| l.score < 0.0);
+        let differs = |&i: &usize| {
+            let width = self.upper.values()[i] - self.lower.values()[i];
+            let apart = (self.estimate.values()[i] - other.estimate.values()[i]).abs();
+            // Without an upper bound there is nothing to be small against.
+            !width.is_finite() || apart > 0.125 * width
+        };
+        if let Some(first) = (middle..grid.len()).find(differs) {
+            self.reach.extrapolated = self.reach.extrapolated.min(grid[first].score);
+        }
+    }
+
     /// How the law was obtained.
     pub fn diagnostics(&self) -> &Diagnostics {
         &self.diagnostics

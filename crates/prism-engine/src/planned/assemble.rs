@@ -10,9 +10,10 @@ use prism_stats::Law;
 
 use super::PlannedError;
 use super::fleet::Cells;
-use super::lanes::{log_mean_exp, log_normal, normalise, of_table, sd, shuffled};
+use super::lanes::{log_normal, normalise, of_table, sd, shuffled};
 use super::laws::{Temporal, residual_table, skewed_table};
 use super::model::{ModelOptions, strata};
+use crate::predict::log_mean_exp;
 
 /// Values that the lanes of all steps may hold together.
 const MOST_VALUES: usize = 1 << 23;
@@ -309,7 +310,7 @@ impl Laws {
         let mut mean_log = -offset;
         for (slot, logs) in [(&mut self.microbatch, microbatch), (&mut self.residual, residual)] {
             if !logs.is_empty() {
-                let shift = mean_log - log_mean_exp(logs);
+                let shift = mean_log - log_mean_exp(logs.iter().copied());
                 let values = logs.iter().map(|v| (v + shift).exp()).collect();
                 *slot = Some(given(Law::empirical(values)?));
                 mean_log = 0.0;

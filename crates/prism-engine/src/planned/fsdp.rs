@@ -8,7 +8,8 @@ use rayon::prelude::*;
 
 use super::PlannedError;
 use super::laws::{CellLaw, Temporal};
-use super::predict::{ClusterLaw, JobDistribution, JobOptions, JobPrediction, distribution};
+use super::predict::JobOptions;
+use super::report::{ClusterLaw, JobDistribution, JobPrediction, distribution};
 use crate::compose::{
     Composed, LayerClass, MaxOptions, PrefetchLayer, PrefetchOptions, PrefetchStep, PruneOptions,
     StrictOptions, over_regimes, prefetch_fsdp, scaled, strict_fsdp,

@@ -5,6 +5,7 @@ use prism_stats::{Distribution, Law, QuantileTable, stream};
 use rand::seq::SliceRandom;
 
 use super::PlannedError;
+use crate::predict::log_mean_exp;
 
 /// Logarithms of a factor of mean 1, one a stratum of equal probability, by rising value.
 pub(super) fn log_normal(n: usize, sd: f64) -> Result<Vec<f64>, PlannedError> {
@@ -28,25 +29,17 @@ pub(super) fn of_table(n: usize, table: &QuantileTable) -> (Vec<f64>, f64) {
     let mut logs: Vec<f64> =
         (0..n).map(|i| f64::from(table.value(at(i))).max(1e-12).ln()).collect();
     logs.sort_unstable_by(f64::total_cmp);
-    let mean = log_mean_exp(&logs).exp();
+    let mean = log_mean_exp(logs.iter().copied()).exp();
     normalise(&mut logs);
     (logs, mean)
 }
 
 /// Shifts logarithms so that the mean of what they are the logarithms of is 1.
 pub(super) fn normalise(logs: &mut [f64]) {
-    let shift = log_mean_exp(logs);
+    let shift = log_mean_exp(logs.iter().copied());
     for v in logs {
         *v -= shift;
     }
-}
-
-/// Logarithm of the mean of exponentials; 0 of nothing.
-pub(super) fn log_mean_exp(logs: &[f64]) -> f64 {
-    if logs.is_empty() {
-        return 0.0;
-    }
-    (logs.iter().map(|v| v.exp()).sum::<f64>() / logs.len() as f64).ln()
 }
 
 /// Root mean square deviation from the mean.
@@ -71,7 +64,7 @@ mod tests {
     fn strata_have_the_laws_mean_and_spread() {
         for (n, s) in [(128, 0.01), (1_024, 0.3)] {
             let logs = log_normal(n, s).unwrap();
-            assert!(log_mean_exp(&logs).abs() < 1e-12);
+            assert!(log_mean_exp(logs.iter().copied()).abs() < 1e-12);
             assert!((sd(&logs) - s).abs() < 1e-12);
             let mixed = shuffled(&logs, 1, "step", &[3]);
             assert_ne!(mixed, logs);

@@ -14,6 +14,8 @@ mod model;
 mod predict;
 mod profile;
 mod recorded;
+mod report;
+mod shared;
 mod transfers;
 
 pub use error::PlannedError;
@@ -23,11 +25,10 @@ pub use fit::{
 pub use fit_job::{Core, JobFit, LoggedJob, core_of, fit_job};
 pub use from_profile::{ProfileVariability, variability_of_profile};
 pub use model::{MOST_OPERATIONS, ModelOptions, PlannedJob, duration_model};
-pub use predict::{
-    ClusterLaw, JobDistribution, JobOptions, JobPrediction, JobQuantile, JobSlowdown, predict_job,
-};
+pub use predict::{JobOptions, predict_job};
 pub use profile::planned_profile;
 pub use recorded::record;
+pub use report::{ClusterLaw, JobDistribution, JobPrediction, JobQuantile, JobSlowdown};
 
 use prism_graph::PlannedStep;
 use prism_job::Job;

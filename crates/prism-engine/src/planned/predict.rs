@@ -4,16 +4,17 @@ use prism_graph::PlannedStep;
 use prism_job::Job;
 use prism_job::cost::{StepCosts, costs};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
 use super::PlannedError;
 use super::fleet::Cells;
 use super::laws::{CellLaw, Temporal};
 use super::lower::{Lowering, Persistent, TILTED, lower};
+use super::report::{ClusterLaw, JobDistribution, JobPrediction, distribution};
+use super::shared::Shared;
 use crate::compose::{
-    ComposeError, Composed, MaxOptions, Replicas, Tail, Tilt, importance, order_max, scaled,
+    ComposeError, Composed, MaxOptions, Replicas, Tail, Tilt, importance, order_max,
 };
-use crate::predict::{Histogram, Probes};
+use crate::predict::Probes;
 use crate::sample::RunOptions;
 
 /// How to predict a planned job.
@@ -53,88 +54,6 @@ impl Default for JobOptions {
             over_clusters_only: false,
         }
     }
-}
-
-/// A quantile of step time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct JobQuantile {
-    /// Its probability.
-    pub p: f64,
-    /// Seconds; none where the samples cannot answer.
-    pub value_s: Option<f64>,
-    /// Lower end of its interval; none where the samples do not bound it.
-    pub lower_s: Option<f64>,
-    /// Upper end.
-    pub upper_s: Option<f64>,
-    /// The quantile less the noise-free step, seconds.
-    pub penalty_s: Option<f64>,
-    /// Whether a tail fitted to the samples was followed beyond them.
-    pub extrapolated: bool,
-    /// Why there is no value.
-    pub refused: Option<String>,
-}
-
-/// Probability that a step is slower than the noise-free step by more than some share.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct JobSlowdown {
-    /// Share: 0.05 is 5 %.
-    pub above: f64,
-    /// The probability.
-    pub probability: f64,
-    /// Lower end of its interval.
-    pub lower: f64,
-    /// Upper end.
-    pub upper: f64,
-}
-
-/// A law of step time. Times are seconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct JobDistribution {
-    /// Over what.
-    pub over: String,
-    /// Mean.
-    pub mean_s: f64,
-    /// Standard deviation.
-    pub sd_s: f64,
-    /// Quantiles.
-    pub quantiles: Vec<JobQuantile>,
-    /// Probabilities of slow-down against the noise-free step.
-    pub slowdowns: Vec<JobSlowdown>,
-    /// 10,000 equally likely step times in bins.
-    pub histogram: Histogram,
-    /// How the replicas were combined, and why so.
-    pub method: String,
-    /// Samples of a replica behind it.
-    pub samples: u64,
-}
-
-/// How clusters differ.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct ClusterLaw {
-    /// Clusters drawn.
-    pub clusters: u32,
-    /// Time of the slowest replica without noise in time, seconds: 5 %, 50 % and 95 % of the clusters.
-    pub noise_free_s: [f64; 3],
-    /// Step quantiles on the clusters at 5 % and 95 %, by the reported probabilities; none where
-    /// refused.
-    pub range_s: Vec<[Option<f64>; 2]>,
-}
-
-/// What is predicted of a planned job's step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct JobPrediction {
-    /// Step time without any noise, every GPU alike, seconds.
-    pub noise_free_s: f64,
-    /// Data-parallel replicas.
-    pub replicas: u32,
-    /// Over steps, on the middle one of the clusters drawn.
-    pub steps: JobDistribution,
-    /// Over clusters one might be given, and steps on them.
-    pub over_clusters: JobDistribution,
-    /// How clusters differ.
-    pub clusters: ClusterLaw,
-    /// What the reader must know.
-    pub warnings: Vec<String>,
 }
 
 /// Operations of one replica times samples that the default allows.
@@ -238,7 +157,8 @@ impl<'a> Pipeline<'a> {
             ));
         }
         if extrapolated(&steps) || extrapolated(&all) {
-            warnings.push("some quantiles follow a fitted tail beyond the samples".to_owned());
+            warnings
+                .push("some quantiles rest on the replicas' tail beyond their samples".to_owned());
         }
         if self.temporal.is_quiet() && self.cell.is_constant() {
             warnings.push("nothing varies: the variability is all zero".to_owned());
@@ -330,58 +250,56 @@ impl<'a> Pipeline<'a> {
             let law = order_max(&[Replicas::new(&times, 1)], &self.max_options())?;
             return Ok((shared.apply(law, &self.max_options())?, self.all_simulated()));
         }
-        let times = self.sorted(1, persistent, self.samples)?;
-        // Without ten replicas beyond the median there is no law at all.
-        if self.samples < needed(n) / 2 && self.cell.is_constant() {
-            let (samples, needed) = (self.samples, needed(n));
-            return Err(PlannedError::Samples { samples, replicas: n, needed });
-        }
-        let plain = order_max(&[Replicas::new(&times, u64::from(n))], &self.max_options());
-        if self.cell.is_constant() || n == 1 {
-            let method = if n == 1 {
-                "one replica: plain Monte Carlo".to_owned()
-            } else {
-                format!("order statistics: {n} exchangeable replicas wait at the end of the step")
-            };
-            return Ok((shared.apply(plain?, &self.max_options())?, method));
-        }
-        let plain_method =
-            format!("order statistics: {n} exchangeable replicas wait at the end of the step");
-        let answers = plain.as_ref().is_ok_and(|law| self.cell.has_modes() || !wide(law));
-        if answers {
-            return Ok((shared.apply(plain?, &self.max_options())?, plain_method));
-        }
-        if self.cell.has_modes() {
-            let (samples, needed) = (self.samples, needed(n));
-            return match plain {
-                Ok(_) | Err(ComposeError::NoData { .. }) => {
-                    Err(PlannedError::Samples { samples, replicas: n, needed })
-                }
-                Err(error) => Err(error.into()),
-            };
-        }
-        let (law, method) = match self.tilted(&times) {
-            Ok(tilted) if plain.as_ref().map_or(true, |p| width(&tilted) < width(p)) => {
-                let why = "slow cells drawn more often and weighted (importance sampling), in \
-                           agreement with plain samples";
-                (tilted, format!("{plain_method}; {why}"))
-            }
-            // Plain samples answer where the tilt does not pay, or misses a cause of the tail.
-            Ok(_) if plain.is_ok() => (plain?, plain_method),
-            Ok(_)
-            | Err(PlannedError::Compose(
-                ComposeError::Disagreement { .. } | ComposeError::NoData { .. },
-            )) => match plain {
-                Ok(plain) => (plain, plain_method),
-                Err(ComposeError::NoData { .. }) => {
-                    let (samples, needed) = (self.samples, needed(n));
-                    return Err(PlannedError::Samples { samples, replicas: n, needed });
-                }
-                Err(error) => return Err(error.into()),
-            },
-            Err(error) => return Err(error),
-        };
+        let (law, method) = self.slowest_of_any(persistent)?;
         Ok((shared.apply(law, &self.max_options())?, method))
+    }
+
+    /// The slowest of N exchangeable replicas: plain samples, or tilted ones where those reach further.
+    fn slowest_of_any(
+        &self,
+        persistent: Persistent<'_>,
+    ) -> Result<(Composed, String), PlannedError> {
+        let n = self.replicas;
+        let tilts = n > 1 && !self.cell.is_constant() && !self.cell.has_modes();
+        // Without ten replicas beyond the median there is no law at all, unless a tilt finds them.
+        if !tilts && self.samples < needed(n) / 2 {
+            return Err(self.too_few());
+        }
+        let times = self.sorted(1, persistent, self.samples)?;
+        let plain = order_max(&[Replicas::new(&times, u64::from(n))], &self.max_options());
+        let method = match n {
+            1 => "one replica: plain Monte Carlo".to_owned(),
+            n => format!("order statistics: {n} exchangeable replicas wait at the end of the step"),
+        };
+        if tilts && !plain.as_ref().is_ok_and(|law| !wide(law)) {
+            match self.tilted(&times) {
+                Ok(law) if plain.as_ref().map_or(true, |p| width(&law) < width(p)) => {
+                    let how = "slow cells drawn more often and weighted (importance sampling), in \
+                               agreement with plain samples";
+                    return Ok((law, format!("{method}; {how}")));
+                }
+                // Plain samples answer where the tilt does not pay, or misses a cause of the tail.
+                Ok(_)
+                | Err(PlannedError::Compose(
+                    ComposeError::Disagreement { .. } | ComposeError::NoData { .. },
+                )) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((self.told(plain)?, method))
+    }
+
+    /// A law, or that there are too few samples for one.
+    fn told(&self, law: Result<Composed, ComposeError>) -> Result<Composed, PlannedError> {
+        law.map_err(|error| match error {
+            ComposeError::NoData { .. } => self.too_few(),
+            error => error.into(),
+        })
+    }
+
+    fn too_few(&self) -> PlannedError {
+        let (samples, replicas) = (self.samples, self.replicas);
+        PlannedError::Samples { samples, replicas, needed: needed(replicas) }
     }
 
     /// The law over clusters by importance sampling of the cells' persistent factors.
@@ -443,7 +361,8 @@ impl<'a> Pipeline<'a> {
             rest_s = self.sorted(1, Persistent::Picked(&factors, rows), samples)?;
             strata.push(Replicas::new(&rest_s, u64::from(rows)));
         }
-        shared.apply(order_max(&strata, &self.max_options())?, &self.max_options())
+        let law = self.told(order_max(&strata, &self.max_options()))?;
+        shared.apply(law, &self.max_options())
     }
 
     fn on_clusters(&self, shared: &Shared) -> Result<(JobDistribution, ClusterLaw), PlannedError> {
@@ -511,133 +430,4 @@ fn width(law: &Composed) -> f64 {
 /// Whether a law's p95 is known to no better than a tenth of its spread.
 fn wide(law: &Composed) -> bool {
     width(law) > 0.1 * law.sd()
-}
-
-/// What all replicas of a step share.
-struct Shared {
-    step_sd: f64,
-    /// Replica without own noise, by sample, seconds.
-    around_s: Vec<f64>,
-    quiet_s: f64,
-}
-
-impl Shared {
-    /// From the law at the shared effects' means to the law over them.
-    ///
-    /// A factor on the whole step scales the law. Where communication varies too, a step takes what it
-    /// takes without own noise, plus the excess that own noise causes, scaled likewise: to first order
-    /// the two do not depend on each other.
-    fn apply(&self, law: Composed, options: &MaxOptions) -> Result<Composed, PlannedError> {
-        if self.around_s.is_empty() {
-            return if self.step_sd > 0.0 { Ok(scaled(&law, self.step_sd)?) } else { Ok(law) };
-        }
-        let n = self.around_s.len();
-        // A step's excess is independent of what it shares: places of the excess are visited in an
-        // order that has nothing to do with that of the samples.
-        let stride = coprime(n);
-        let times = |pick: &dyn Fn(f64) -> f64| {
-            let mut times: Vec<f64> = self
-                .around_s
-                .iter()
-                .enumerate()
-                .map(|(i, around)| {
-                    let u = ((i * stride % n) as f64 + 0.5) / n as f64;
-                    around + (pick(u) - self.quiet_s) * around / self.quiet_s
-                })
-                .collect();
-            times.sort_unstable_by(f64::total_cmp);
-            times
-        };
-        let estimate = times(&|u| law.sample(u));
-        let composed = order_max(&[Replicas::new(&estimate, 1)], options)?;
-        Ok(composed.widened_like(&law)?)
-    }
-}
-
-/// A stride that visits all of 0..n, about 0.618 n.
-fn coprime(n: usize) -> usize {
-    let gcd = |mut a: usize, mut b: usize| {
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    let mut stride = ((n as f64 * 0.618_034) as usize).max(1);
-    while gcd(stride, n) != 1 {
-        stride += 1;
-    }
-    stride
-}
-
-/// What is reported of a law.
-pub(super) fn distribution(
-    over: &str,
-    law: &Composed,
-    method: String,
-    noise_free_s: f64,
-    options: &JobOptions,
-) -> JobDistribution {
-    let quantiles = options
-        .quantiles
-        .iter()
-        .map(|&p| match law.quantile(p) {
-            Ok(answer) => JobQuantile {
-                p,
-                value_s: Some(answer.value),
-                lower_s: answer.lower,
-                upper_s: answer.upper,
-                penalty_s: Some(answer.value - noise_free_s),
-                extrapolated: answer.extrapolated,
-                refused: None,
-            },
-            Err(error) => refused(p, &error),
-        })
-        .collect();
-    let slowdowns = options
-        .slowdowns
-        .iter()
-        .map(|&above| {
-            let at = noise_free_s * (1.0 + above);
-            let (lower, upper) = law.tail_bounds(at);
-            JobSlowdown { above, probability: law.sf(at), lower, upper }
-        })
-        .collect();
-    JobDistribution {
-        over: over.to_owned(),
-        mean_s: law.mean(),
-        sd_s: law.sd(),
-        quantiles,
-        slowdowns,
-        histogram: histogram(law),
-        method,
-        samples: law.diagnostics().samples,
-    }
-}
-
-fn refused(p: f64, error: &ComposeError) -> JobQuantile {
-    JobQuantile {
-        p,
-        value_s: None,
-        lower_s: None,
-        upper_s: None,
-        penalty_s: None,
-        extrapolated: false,
-        refused: Some(error.to_string()),
-    }
-}
-
-/// 40 bins from the 0.1 % to the 99.9 % quantile.
-fn histogram(law: &Composed) -> Histogram {
-    const BINS: usize = 40;
-    const ALL: f64 = 10_000.0;
-    let (from_s, to_s) = (law.sample(0.001), law.sample(0.999));
-    let width = (to_s - from_s) / BINS as f64;
-    let mut counts = Vec::with_capacity(BINS);
-    let mut before = 0.0;
-    for i in 1..=BINS {
-        let to = if i == BINS { 1.0 } else { law.cdf(from_s + width * i as f64) };
-        counts.push(((to - before) * ALL).round().max(0.0) as usize);
-        before = to;
-    }
-    Histogram { from_s, to_s, counts }
 }

@@ -8,8 +8,9 @@ use prism_stats::{Distribution, Law};
 
 use super::PlannedError;
 use super::assemble::{Assembly, given};
-use super::lanes::{log_mean_exp, shuffled};
+use super::lanes::shuffled;
 use super::model::strata;
+use crate::predict::log_mean_exp;
 
 /// Rows of a point-to-point transfer.
 const ROWS: usize = 1_024;
@@ -152,6 +153,6 @@ fn with_congestion<'a>(
     let logs: Vec<f64> = lane.iter().enumerate().map(both).collect();
     let usual = congestion.iter().map(|c| f64::from(*c)).sum::<f64>();
     let usual = if congestion.is_empty() { 1.0 } else { usual / congestion.len() as f64 };
-    let shift = (mean_s * usual).ln() - log_mean_exp(&logs);
+    let shift = (mean_s * usual).ln() - log_mean_exp(logs.iter().copied());
     logs.into_iter().map(move |v| (v + shift).exp() as f32)
 }

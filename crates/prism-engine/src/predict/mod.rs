@@ -22,6 +22,7 @@ pub use bootstrap::{
     Bootstrap, Repetitions, ResampleUnit, bootstrap, relabel, resample_units, units_of,
 };
 pub use damp::{Damped, Source, damp};
+pub(crate) use effects::log_mean_exp;
 pub(crate) use effects::microbatch_part;
 pub use error::PredictError;
 pub use lower::{lower, lower_adjusted};

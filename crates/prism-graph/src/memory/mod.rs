@@ -1,7 +1,6 @@
 //! Memory of a GPU, stage by stage.
 
 mod in_flight;
-mod parameters;
 mod tensors;
 
 use std::ops::Range;
@@ -12,7 +11,7 @@ pub(crate) use in_flight::{Peak, Stored, peak};
 pub use tensors::{StoredTensor, layer_tensors};
 
 use crate::{GraphError, PlannedPass, PlannedShape};
-use parameters::Parameters;
+use prism_job::cost::{Parameters, end_parameters, layer_parameters};
 use tensors::{Sizes, total};
 
 /// Share by which activations and buffers are taken to be larger for fragmentation: allocators that
@@ -208,9 +207,9 @@ fn of_stage(
     let layers: Vec<u32> = held.iter().flat_map(|&piece| pieces[piece as usize].clone()).collect();
     let (first, last) = (held.contains(&0), held.contains(&last_piece));
 
-    let mut weights = parameters::ends(job, first, last);
+    let mut weights = end_parameters(job, first, last, first);
     for &layer in &layers {
-        weights += parameters::layer(job, layer);
+        weights += layer_parameters(job, layer);
     }
     let mut parts = state(job, &weights, &layers);
 
@@ -270,7 +269,7 @@ fn state(job: &Job, weights: &Parameters, layers: &[u32]) -> Vec<(MemoryKind, f6
     let eight_bit = if plan.precision == Precision::Fp8 { 2.0 } else { 0.0 };
     let linear = weights.linear + weights.experts;
     let sharded = plan.zero == ZeroStage::Parameters;
-    let each: Vec<Parameters> = layers.iter().map(|&layer| parameters::layer(job, layer)).collect();
+    let each: Vec<Parameters> = layers.iter().map(|&layer| layer_parameters(job, layer)).collect();
     let size = |p: &Parameters| 2.0 * (p.dense() + p.experts) + eight_bit * (p.linear + p.experts);
     let largest = each.iter().map(size).fold(0.0, f64::max);
     let mut gathered = 0.0;

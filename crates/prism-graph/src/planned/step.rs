@@ -92,7 +92,7 @@ impl PlannedStep {
             | OpKind::BackwardSend
             | OpKind::BackwardRecv => {
                 let peer = self.planned.peer_stage(id).map_or(stage, usize::from);
-                hop_s(stage, peer, &costs.hop_s)
+                costs.between_s(stage, peer)
             }
             OpKind::ParamsAllGather => piece(&costs.gather_s),
             OpKind::GradsReduceScatter => piece(&costs.reduce_s),
@@ -117,11 +117,4 @@ impl PlannedStep {
         let by_forward = in_backward.min(f.forward.seconds() - f.forward.communication_s());
         by_backward + by_forward
     }
-}
-
-/// Between two stages, by the hop of the earlier one; between the last and the first, the last's.
-fn hop_s(a: usize, b: usize, hops: &[f64]) -> f64 {
-    let (low, high) = (a.min(b), a.max(b));
-    let wraps = low == 0 && high + 1 == hops.len() && high > 1;
-    hops.get(if wraps { high } else { low }).copied().unwrap_or(0.0)
 }

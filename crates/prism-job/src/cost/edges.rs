@@ -3,51 +3,10 @@
 use super::collective::{CollectiveKind, Group, collective, send_s};
 use super::kernel::{Gemm, stream_s};
 use super::layer::Context;
+use super::parameters::padded_vocabulary;
 use super::pass::Passes;
 use super::{ChunkCost, StepCosts, gathers, pieces_of_stages};
-use crate::{AttentionKind, Job, Positions, ZeroStage};
-
-/// Vocabulary as the job stores it: padded to a multiple of `vocab_multiple` on each rank.
-pub(super) fn padded_vocabulary(job: &Job) -> f64 {
-    let multiple =
-        f64::from(job.model.vocab_multiple.max(1)) * f64::from(job.plan.tensor_parallel.max(1));
-    (f64::from(job.model.vocab_size) / multiple).ceil() * multiple
-}
-
-/// Parameters of a layer on one GPU: those that all data-parallel ranks share, and those of experts.
-pub(super) fn layer_parameters(job: &Job, layer: u32) -> (f64, f64) {
-    let (model, t) = (&job.model, f64::from(job.plan.tensor_parallel.max(1)));
-    let attention = model.attention_parameters() / t;
-    let norms = model.norm_parameters();
-    match (model.moe, model.expert()) {
-        (Some(moe), Some(expert)) if model.is_moe_layer(layer) => {
-            let one = model.mlp_parameters(expert) / t;
-            let ep = f64::from(job.plan.expert_parallel.max(1));
-            let router = f64::from(model.hidden_size) * f64::from(moe.experts);
-            let shared = attention + norms + router + one * f64::from(moe.shared_experts);
-            (shared, one * f64::from(moe.experts) / ep)
-        }
-        _ => (attention + norms + model.mlp_parameters(model.mlp) / t, 0.0),
-    }
-}
-
-pub(super) fn embedding_parameters(job: &Job) -> f64 {
-    let h = f64::from(job.model.hidden_size);
-    let positions = match job.model.positions {
-        Positions::Learned => f64::from(job.training.seq_len),
-        _ => 0.0,
-    };
-    h * (padded_vocabulary(job) / f64::from(job.plan.tensor_parallel.max(1)) + positions)
-}
-
-/// The output layer; where it is tied, the last of several stages holds a copy of the embedding.
-pub(super) fn head_parameters(job: &Job) -> f64 {
-    let h = f64::from(job.model.hidden_size);
-    let norm = job.model.norm_parameters() / 2.0;
-    let copy = job.model.tied_embeddings && job.plan.pipeline_parallel == 1;
-    let table = padded_vocabulary(job) / f64::from(job.plan.tensor_parallel.max(1)) * h;
-    if copy { norm } else { norm + table }
-}
+use crate::{AttentionKind, Job, ZeroStage};
 
 impl Context<'_> {
     /// Input embedding, on the first stage.

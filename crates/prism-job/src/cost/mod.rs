@@ -9,10 +9,12 @@ mod collective;
 mod edges;
 mod kernel;
 mod layer;
+mod parameters;
 mod pass;
 
 pub use collective::{Algorithm, CollectiveKind, Group, Transfer, collective, send_s};
 pub use kernel::{Gemm, fused_attention_s, stream_s};
+pub use parameters::{Parameters, end_parameters, layer_parameters};
 pub use pass::Pass;
 
 use crate::{Job, ScheduleName, ZeroStage};
@@ -75,12 +77,23 @@ pub struct StepCosts {
     pub attention_share: f64,
 }
 
+impl StepCosts {
+    /// Seconds of a transfer between two stages: the hop of the earlier one; between the last and the
+    /// first, the last's.
+    pub fn between_s(&self, a: usize, b: usize) -> f64 {
+        let (low, high) = (a.min(b), a.max(b));
+        let wraps = low == 0 && high + 1 == self.hop_s.len() && high > 1;
+        self.hop_s.get(if wraps { high } else { low }).copied().unwrap_or(0.0)
+    }
+}
+
 /// Costs of a job's operations. The plan is taken as possible ([`Job::check`] says whether it is).
 pub fn costs(job: &Job) -> StepCosts {
     let context = Context::new(job);
     let plan = &job.plan;
     let layers = plan.layers_of_chunks(job.model.layers);
     let last = layers.len().saturating_sub(1);
+    let one_stage = plan.pipeline_parallel == 1 || plan.schedule == ScheduleName::ZbV;
     let mut first_layer = 0;
     let mut chunks = Vec::with_capacity(layers.len());
     let mut known: Vec<(bool, Passes)> = Vec::new();
@@ -97,19 +110,18 @@ pub fn costs(job: &Job) -> StepCosts {
                 one
             };
             passes.add(&one);
-            let (shared, experts) = edges::layer_parameters(job, layer);
-            chunk.parameters += shared;
-            chunk.expert_parameters += experts;
+            let parameters = layer_parameters(job, layer);
+            chunk.parameters += parameters.dense();
+            chunk.expert_parameters += parameters.experts;
         }
         first_layer += n;
         if c == 0 {
             context.embedding(&mut passes);
-            chunk.parameters += edges::embedding_parameters(job);
         }
         if c == last {
             context.head(&mut passes);
-            chunk.parameters += edges::head_parameters(job);
         }
+        chunk.parameters += end_parameters(job, c == 0, c == last, one_stage).dense();
         let launch = job.cluster.efficiency.launch_s;
         let host = job.cluster.efficiency.microbatch_host_s;
         let with_host = |mut pass: Pass| {

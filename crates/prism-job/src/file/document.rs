@@ -78,7 +78,8 @@ impl<'t> Document<'t> {
         let value = set_value(value, &span);
         let mut table = self.table.get_mut();
         for (depth, part) in path.iter().enumerate() {
-            let name = Spanned::new(0..0, Cow::Owned((*part).to_owned()));
+            // A table that the argument brings is the argument's.
+            let name = Spanned::new(span.clone(), Cow::Owned((*part).to_owned()));
             let empty = Spanned::new(0..0, DeValue::Table(DeTable::new()));
             let DeValue::Table(inner) = table.entry(name).or_insert(empty).get_mut() else {
                 let outer = parts[..=depth].join(".");

@@ -36,26 +36,6 @@ const ALIASES: &[(&str, &str)] = &[
     ("recompute_granularity", "recompute"),
 ];
 
-/// Edit distance with transpositions of neighbours (optimal string alignment), in characters.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let change = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = change.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(before[j - 2] + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
-}
-
 /// The legal words nearest to `word`, best first, up to 3; those too far away are left out. An alias
 /// from another program counts as a hit.
 pub(crate) fn nearest<'a>(word: &str, legal: &[&'a str]) -> Vec<&'a str> {
@@ -74,7 +54,7 @@ pub(crate) fn nearest<'a>(word: &str, legal: &[&'a str]) -> Vec<&'a str> {
         .map(|&l| {
             let plain = l.to_lowercase().replace('-', "_");
             let inside = plain.contains(&word) && word.len() >= 3;
-            (if inside { 1 } else { distance(&word, &plain) }, l)
+            (if inside { 1 } else { strsim::osa_distance(&word, &plain) }, l)
         })
         .filter(|(d, l)| *d <= (l.len().max(word.len()) / 3).max(1))
         .collect();
@@ -104,8 +84,5 @@ mod tests {
         assert_eq!(nearest("hidden-size", &legal), ["hidden_size"]);
         assert_eq!(nearest("n_embd", &legal), ["hidden_size"]);
         assert!(nearest("zzzzzzzz", &legal).is_empty());
-        assert_eq!(distance("abcd", "abdc"), 1);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("kitten", "sitting"), 3);
     }
 }

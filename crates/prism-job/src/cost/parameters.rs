@@ -2,17 +2,17 @@
 
 use std::ops::{Add, AddAssign};
 
-use prism_job::{AttentionKind, Job, Mlp};
+use crate::{AttentionKind, Job, Mlp};
 
 /// Parameters that a GPU holds of something, by the group over which they are sharded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Parameters {
+pub struct Parameters {
     /// Of matrix products outside routed experts.
-    pub(crate) linear: f64,
+    pub linear: f64,
     /// Of routed experts.
-    pub(crate) experts: f64,
+    pub experts: f64,
     /// Of embeddings, norms, routers and the output layer.
-    pub(crate) other: f64,
+    pub other: f64,
 }
 
 impl Add for Parameters {
@@ -34,13 +34,13 @@ impl AddAssign for Parameters {
 
 impl Parameters {
     /// Those that all data-parallel ranks share.
-    pub(crate) fn dense(&self) -> f64 {
+    pub fn dense(&self) -> f64 {
         self.linear + self.other
     }
 }
 
 /// One layer, on one tensor- and expert-parallel rank.
-pub(crate) fn layer(job: &Job, layer: u32) -> Parameters {
+pub fn layer_parameters(job: &Job, layer: u32) -> Parameters {
     let model = &job.model;
     let t = f64::from(job.plan.tensor_parallel);
     let mut sum =
@@ -88,22 +88,28 @@ fn attention(job: &Job) -> f64 {
     }
 }
 
-/// Embedding and output layer of a stage that holds the model's first piece, its last, both or none.
-pub(crate) fn ends(job: &Job, first: bool, last: bool) -> Parameters {
+/// Vocabulary as the job stores it: padded to a multiple of `vocab_multiple` on each rank.
+pub(super) fn padded_vocabulary(job: &Job) -> f64 {
+    let multiple =
+        f64::from(job.model.vocab_multiple.max(1)) * f64::from(job.plan.tensor_parallel.max(1));
+    (f64::from(job.model.vocab_size) / multiple).ceil() * multiple
+}
+
+/// Embedding and output layer on a tensor-parallel rank, of what holds the model's first piece, its last,
+/// both or none. `shared`: a tied output layer uses the embedding that is on the same stage, else a copy.
+pub fn end_parameters(job: &Job, first: bool, last: bool, shared: bool) -> Parameters {
     let (model, t) = (&job.model, f64::from(job.plan.tensor_parallel));
+    let h = f64::from(model.hidden_size);
+    let words = h * padded_vocabulary(job) / t;
     let mut other = 0.0;
     if first {
-        let all = model.embedding_parameters(job.training.seq_len);
-        let words = f64::from(model.hidden_size) * f64::from(model.vocab_size);
         // Positions are on every rank.
-        other += words / t + (all - words);
+        other += words + model.embedding_parameters(job.training.seq_len)
+            - h * f64::from(model.vocab_size);
     }
     if last {
-        let norm = model.norm_parameters() / 2.0;
-        let words = f64::from(model.hidden_size) * f64::from(model.vocab_size);
-        // A tied output layer uses the embedding where that is on the same stage, else a copy.
-        let copied = !(model.tied_embeddings && first);
-        other += norm + if copied { words / t } else { 0.0 };
+        let copied = !(model.tied_embeddings && shared);
+        other += model.norm_parameters() / 2.0 + if copied { words } else { 0.0 };
     }
     Parameters { other, ..Parameters::default() }
 }
