@@ -86,5 +86,7 @@ pub use read::{Loaded, read_op_table, read_op_table_bytes};
 pub use samples::write_samples;
 pub use source::sha256_hex;
 pub use speeds::{MeasuredGpu, SpeedOptions, SpeedTable, read_speeds, read_speeds_bytes};
-pub use step_log::{StepLog, looks_like_step_log, read_step_log, read_step_log_bytes};
+pub use step_log::{
+    LogFormat, Pause, PauseKind, StepLog, looks_like_step_log, read_step_log, read_step_log_bytes,
+};
 pub use violation::{Breaches, Place, Rule, SHOWN_PER_RULE, Violation, Violations};

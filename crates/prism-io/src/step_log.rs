@@ -18,8 +18,62 @@ pub struct StepLog {
     pub step: Vec<i64>,
     /// Step times, seconds, positive.
     pub step_s: Vec<f64>,
+    /// Time from the previous step's end to the step's, by the log's clock, seconds; NaN where it is not
+    /// known. Empty where the log has no clock.
+    pub wall_s: Vec<f64>,
+    /// What came between steps, in order.
+    pub pauses: Vec<Pause>,
+    /// Steps that each time is the mean of, where the log averages over several; otherwise 1.
+    pub averaged_over: u32,
+    /// Which run of the file, where it has several.
+    pub run: Option<String>,
+    /// What ran (a system, a job), where the file names it.
+    pub system: Option<String>,
+    /// What wrote the file.
+    pub format: LogFormat,
     /// The file.
     pub source: Source,
+}
+
+/// Something other than training between two steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pause {
+    /// What.
+    pub kind: PauseKind,
+    /// Steps of the log that came before it: the pause is right before `step_s[after]`.
+    pub after: usize,
+    /// How long, seconds; `None` where the log only says that it was there.
+    pub duration_s: Option<f64>,
+}
+
+/// What a pause was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum PauseKind {
+    /// Evaluation or validation.
+    Evaluation,
+    /// A checkpoint for which training stopped.
+    Checkpoint,
+    /// The job was started anew.
+    Restart,
+    /// A new block of steps, of which the log does not say why.
+    Block,
+}
+
+/// What wrote a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum LogFormat {
+    /// A table with a header.
+    Csv,
+    /// Megatron-LM's text.
+    Megatron,
+    /// MLPerf's `:::MLLOG` lines.
+    Mllog,
+    /// NeMo's text.
+    Nemo,
+    /// torchtitan's text.
+    Torchtitan,
 }
 
 /// Names of the column of step ids.
@@ -69,7 +123,17 @@ pub fn read_step_log_bytes(name: &str, bytes: &[u8], limits: Limits) -> Result<S
     if step.is_empty() {
         return Err(IoError::Empty { file: name.to_owned(), what: "no rows" });
     }
-    Ok(StepLog { step, step_s, source: own })
+    Ok(StepLog {
+        step,
+        step_s,
+        wall_s: Vec::new(),
+        pauses: Vec::new(),
+        averaged_over: 1,
+        run: None,
+        system: None,
+        format: LogFormat::Csv,
+        source: own,
+    })
 }
 
 /// Whether content looks like a log of step times: CSV whose first line names a column of steps and
