@@ -13,6 +13,7 @@
 //! | [`htest`] | Is an effect there, and how large is its variance? |
 //! | [`robust`] | Which values are outliers, where is the threshold, did the level change? |
 //! | [`resample`] | How would the answer vary over other windows of steps? |
+//! | [`pooled`] | What do many groups teach about one with two values? |
 //! | [`autocorr`] | Do neighbouring steps resemble each other? |
 //! | [`least_squares`] | Which parameters make a model meet measurements, and which stay unknown? |
 //! | [`order`] | How long does the slowest of n take? |
@@ -61,6 +62,7 @@ pub mod lattice;
 pub mod law;
 pub mod least_squares;
 pub mod order;
+pub mod pooled;
 pub mod quantile;
 pub mod quantile_table;
 pub mod resample;

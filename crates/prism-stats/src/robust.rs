@@ -29,6 +29,62 @@ pub fn mad(values: &[f64]) -> Result<f64> {
     median(&deviations)
 }
 
+/// Medians of the values around each: of `window` values (odd), fewer at the ends.
+///
+/// # Errors
+/// As [`median`]; if the window is even.
+pub fn running_median(values: &[f64], window: usize) -> Result<Vec<f64>> {
+    check_sample(values, 1, "a running median")?;
+    if window.is_multiple_of(2) {
+        let (argument, value) = ("window", window as f64);
+        return Err(StatsError::Argument { argument, value, domain: "odd" });
+    }
+    let half = window / 2;
+    let mut scratch = Vec::with_capacity(window);
+    Ok((0..values.len())
+        .map(|i| {
+            let (from, to) = (i.saturating_sub(half), (i + half + 1).min(values.len()));
+            scratch.clear();
+            scratch.extend_from_slice(&values[from..to]);
+            scratch.sort_by(f64::total_cmp);
+            type7_unchecked(&scratch, 0.5)
+        })
+        .collect())
+}
+
+/// Values that stand out above the running median.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Above {
+    /// Running median at each value.
+    pub median: Vec<f64>,
+    /// Ratio of each value to it, less 1.
+    pub excess: Vec<f64>,
+    /// Excess from which on a value stands out.
+    pub limit: f64,
+}
+
+impl Above {
+    /// Whether the i-th value stands out.
+    pub fn stands_out(&self, i: usize) -> bool {
+        self.excess[i] > self.limit
+    }
+}
+
+/// Compares positive values with their running median: a value stands out where its ratio exceeds 1 by more
+/// than the larger of k·1.4826·MAD of all such excesses and `least`.
+///
+/// # Errors
+/// As [`running_median`]; if a value is not positive.
+pub fn above_running_median(values: &[f64], window: usize, k: f64, least: f64) -> Result<Above> {
+    let medians = running_median(values, window)?;
+    if let Some(&value) = values.iter().find(|v| **v <= 0.0) {
+        return Err(StatsError::Argument { argument: "values", value, domain: "positive" });
+    }
+    let excess: Vec<f64> = values.iter().zip(&medians).map(|(v, m)| v / m - 1.0).collect();
+    let limit = (k * MAD_TO_SD * mad(&excess)?).max(least);
+    Ok(Above { median: medians, excess, limit })
+}
+
 /// Flags values further than `k·1.4826·MAD` from the median; with a MAD of zero (half of the values
 /// equal) everything that differs from the median.
 ///

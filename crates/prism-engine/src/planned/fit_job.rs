@@ -1,7 +1,7 @@
 //! What step times alone tell of a job: efficiency, fixed overhead, and the spread from step to step.
 
 use prism_job::{Job, Precision};
-use prism_stats::robust::median;
+use prism_stats::robust::{above_running_median, median};
 
 use super::PlannedError;
 use super::fit::{ClusterFit, Field, StepPoint, fit_cluster};
@@ -44,18 +44,9 @@ pub fn core_of(step_s: &[f64]) -> Result<Core, PlannedError> {
         return Err(PlannedError::Setting { what, rule, got: step_s.len().to_string() });
     }
     let times = &step_s[WARM_UP..];
-    let ratios: Vec<f64> = (0..times.len())
-        .map(|i| {
-            let from = i.saturating_sub(WINDOW / 2);
-            let to = (i + WINDOW / 2 + 1).min(times.len());
-            Ok(times[i] / median(&times[from..to])? - 1.0)
-        })
-        .collect::<Result<_, PlannedError>>()?;
-    let middle = median(&ratios)?;
-    let deviations: Vec<f64> = ratios.iter().map(|r| (r - middle).abs()).collect();
-    let limit = (6.0 * 1.4826 * median(&deviations)?).max(0.02);
+    let above = above_running_median(times, WINDOW, 6.0, 0.02)?;
     let (stalls, core): (Vec<_>, Vec<_>) =
-        times.iter().zip(&ratios).partition(|(_, ratio)| **ratio > limit);
+        times.iter().zip(&above.excess).partition(|(_, excess)| **excess > above.limit);
     let core: Vec<f64> = core.into_iter().map(|(t, _)| *t).collect();
     let n = core.len() as f64;
     let mean_s = core.iter().sum::<f64>() / n;
