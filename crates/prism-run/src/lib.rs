@@ -2,8 +2,19 @@
 //!
 //! | module | question |
 //! |---|---|
+//! | [`mod@separate`] | Which steps of a log are warm-up, stalls, core? |
+//! | [`steps`] | What is the law of a job's steps, from logs of a few runs? |
+//! | [`prior`] | What do other systems say about runs that nobody has seen? |
+//! | [`cross`] | How good are such predictions, of runs held out? |
 //! | [`pace`] | How fast does one run go, from its first step to its last? |
 
+pub mod cross;
 pub mod pace;
+pub mod prior;
+pub mod separate;
+pub mod steps;
 
 pub use pace::{Pace, Steps};
+pub use prior::{Prior, fit_prior};
+pub use separate::{Class, Separated, separate};
+pub use steps::{Evidence, Shape, StepModel, StepsError, Total};

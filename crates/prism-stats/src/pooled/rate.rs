@@ -44,7 +44,11 @@ impl RatePrior {
     pub fn posterior(&self, group: RateGroup) -> Result<RatePosterior> {
         for (argument, value) in [("shape", self.shape), ("exposure", self.exposure)] {
             if !(value.is_finite() && value > 0.0) {
-                return Err(StatsError::Argument { argument, value, domain: "finite and positive" });
+                return Err(StatsError::Argument {
+                    argument,
+                    value,
+                    domain: "finite and positive",
+                });
             }
         }
         check(group)?;

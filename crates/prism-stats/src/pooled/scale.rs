@@ -142,7 +142,11 @@ impl ScalePrior {
     fn check(self) -> Result<()> {
         for (argument, value) in [("scale", self.scale), ("dof", self.dof)] {
             if !(value.is_finite() && value > 0.0) {
-                return Err(StatsError::Argument { argument, value, domain: "finite and positive" });
+                return Err(StatsError::Argument {
+                    argument,
+                    value,
+                    domain: "finite and positive",
+                });
             }
         }
         Ok(())

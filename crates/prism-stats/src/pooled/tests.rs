@@ -70,7 +70,10 @@ fn scales_are_recovered() {
             let tau = (truth.dof * truth.scale.powi(2) / chi.sample(&mut rng)).sqrt();
             let noise = 1e-6;
             let law = rand_distr::Normal::new(7.0, (tau * tau + noise).sqrt()).unwrap();
-            Group { values: (0..3).map(|_| law.sample(&mut rng)).collect(), variances: vec![noise; 3] }
+            Group {
+                values: (0..3).map(|_| law.sample(&mut rng)).collect(),
+                variances: vec![noise; 3],
+            }
         })
         .collect();
     let fitted = fit_scales(&groups).unwrap();

@@ -1,0 +1,219 @@
+//! The law of a job's steps: evidence and prior together.
+
+use prism_stats::pooled::{RatePosterior, ScalePosterior};
+use rand_chacha::ChaCha8Rng;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::draw::{Level, Marks, Shape};
+use super::evidence::{AfterPause, Evidence};
+use super::{Recurring, StepsError};
+use crate::pace::{Pace, Steps};
+use crate::prior::Prior;
+
+/// Version of the file that this crate writes and reads.
+pub const RUN_PROFILE_SCHEMA: &str = "prism.run-profile/1";
+
+/// A file that a run profile was computed from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunSource {
+    /// Name as given.
+    pub name: String,
+    /// SHA-256, lower-case hex.
+    pub sha256: String,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// The law of a job's steps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepModel {
+    /// [`RUN_PROFILE_SCHEMA`].
+    pub schema: String,
+    /// Program and version that wrote it.
+    pub created_by: String,
+    /// Files read.
+    pub sources: Vec<RunSource>,
+    /// What the logs say.
+    pub evidence: Evidence,
+    /// What other systems say.
+    pub prior: Prior,
+    /// What the reader must know.
+    pub warnings: Vec<String>,
+}
+
+/// What is drawn from.
+pub(super) struct Posterior {
+    pub(super) level: ScalePosterior,
+    pub(super) warm_up: ScalePosterior,
+    pub(super) rate: RatePosterior,
+    pub(super) marks: Marks,
+    pub(super) after_evaluation: AfterPause,
+    /// Logarithm of each recurring stall's excess.
+    pub(super) recurring: Vec<ScalePosterior>,
+}
+
+impl StepModel {
+    /// Puts evidence and prior together.
+    ///
+    /// # Errors
+    /// [`StepsError::Statistics`].
+    pub fn new(evidence: Evidence, prior: Prior) -> Result<Self, StepsError> {
+        let mut model = StepModel {
+            schema: RUN_PROFILE_SCHEMA.to_owned(),
+            created_by: format!("prism {}", env!("CARGO_PKG_VERSION")),
+            sources: Vec::new(),
+            evidence,
+            prior,
+            warnings: Vec::new(),
+        };
+        model.posterior()?;
+        model.warnings = model.remarks();
+        Ok(model)
+    }
+
+    /// Reads a run profile.
+    ///
+    /// # Errors
+    /// [`StepsError::File`] if it is not one, or of another version; as [`StepModel::new`].
+    pub fn from_json(text: &str) -> Result<Self, StepsError> {
+        let what = "a run profile";
+        let model: StepModel = serde_json::from_str(text)
+            .map_err(|e| StepsError::File { what, why: e.to_string() })?;
+        if model.schema != RUN_PROFILE_SCHEMA {
+            let why = format!("schema `{}`, where `{RUN_PROFILE_SCHEMA}` is read", model.schema);
+            return Err(StepsError::File { what, why });
+        }
+        model.evidence.check().map_err(|why| StepsError::File { what, why })?;
+        model.posterior()?;
+        Ok(model)
+    }
+
+    /// Mean core step over all that is known, the profile's mean in it, seconds.
+    ///
+    /// # Errors
+    /// [`StepsError::Statistics`].
+    pub fn core_s(&self) -> Result<f64, StepsError> {
+        Ok(self.posterior()?.level.centre().exp())
+    }
+
+    /// Deviation of the core at a step id, as a share of the level.
+    pub fn profile_at(&self, step: i64) -> f64 {
+        let row = usize::try_from((step - self.evidence.first_step) / self.evidence.stride);
+        let profile = self.evidence.profile.as_ref();
+        profile.zip(row.ok()).map_or(0.0, |(p, row)| p.at(row))
+    }
+
+    /// The recurring stall that a step belongs to.
+    pub fn recurring_at(&self, step: i64) -> Option<&Recurring> {
+        self.evidence.recurring.iter().find(|r| (r.first..=r.last).contains(&step))
+    }
+
+    pub(super) fn posterior(&self) -> Result<Posterior, StepsError> {
+        let (evidence, prior) = (&self.evidence, &self.prior);
+        let of = |what: &'static str| {
+            move |source| StepsError::Statistics { what: what.to_owned(), source }
+        };
+        Ok(Posterior {
+            level: prior
+                .shift
+                .posterior(&evidence.levels())
+                .map_err(of("the level of the runs"))?,
+            warm_up: prior
+                .warm_up
+                .posterior(&evidence.warm_ups())
+                .map_err(of("the warm-up of the runs"))?,
+            rate: prior.stalls.posterior(evidence.stalls()).map_err(of("the rate of stalls"))?,
+            marks: Marks::new(evidence.marks().collect(), prior.marks.clone()),
+            after_evaluation: evidence.after_evaluation.unwrap_or(prior.after_evaluation),
+            recurring: evidence
+                .recurring
+                .iter()
+                .map(Recurring::posterior)
+                .collect::<Result<_, _>>()
+                .map_err(of("recurring stalls"))?,
+        })
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let e = &self.evidence;
+        let mut out = Vec::new();
+        if e.runs.len() == 1 {
+            out.push(format!(
+                "one run says nothing of how far runs are apart: that is the prior's ({})",
+                self.prior.name
+            ));
+        }
+        if e.averaged_over > 1 {
+            out.push(format!(
+                "times are means over {} steps: stalls and spread inside are not seen",
+                e.averaged_over
+            ));
+        }
+        if e.after_evaluation.is_none() {
+            out.push(format!(
+                "no evaluation in the logs: the first step after one is the prior's ({})",
+                self.prior.name
+            ));
+        }
+        if e.rho >= 0.98 {
+            out.push("core steps drift: their correlation is at its bound of 0.98".to_owned());
+        }
+        out
+    }
+
+    /// The pace of runs of a shape, for the simulation of failures.
+    ///
+    /// # Errors
+    /// [`StepsError::Statistics`].
+    pub fn paced(&self, shape: &Shape) -> Result<Paced, StepsError> {
+        let posterior = self.posterior()?;
+        let profile = self.mean_profile(shape);
+        let e = &self.evidence;
+        // Several steps make a row: the spread of one step is that of a row of independent ones.
+        let k = f64::from(e.averaged_over);
+        Ok(Paced {
+            level: Level::new(posterior.level),
+            warm_up: posterior.warm_up,
+            warm_up_steps: (e.warm_up_rows as f64) * e.stride as f64,
+            rate: posterior.rate,
+            marks: posterior.marks,
+            profile,
+            core_cov: e.core_cov * if k > 1.0 { k.sqrt() } else { 1.0 },
+            rho: if k > 1.0 { 0.0 } else { e.rho },
+            stride: k,
+            after_evaluation: posterior.after_evaluation.mean,
+        })
+    }
+}
+
+/// Paces drawn from a calibrated law.
+pub struct Paced {
+    level: Level,
+    warm_up: ScalePosterior,
+    warm_up_steps: f64,
+    rate: RatePosterior,
+    marks: Marks,
+    profile: f64,
+    core_cov: f64,
+    rho: f64,
+    stride: f64,
+    after_evaluation: f64,
+}
+
+impl Steps for Paced {
+    fn pace(&self, rng: &mut ChaCha8Rng) -> Pace {
+        let level = self.level.draw(rng, 0.0) * (1.0 + self.profile);
+        let warm_up = self.warm_up.sample(rng, 0.0).max(-self.warm_up_steps);
+        let rate = self.rate.sample(rng) / self.stride;
+        Pace {
+            core_s: level,
+            core_cov: self.core_cov,
+            rho: self.rho,
+            stall_rate: if self.marks.is_empty() { 0.0 } else { rate },
+            stall_marks: self.marks.of_a_run(rng),
+            warm_up_s: warm_up * level,
+            after_evaluation_s: self.after_evaluation * level,
+        }
+    }
+}
