@@ -41,19 +41,19 @@ pub struct Total {
 }
 
 /// A run's level, seconds.
-pub(super) struct Level {
+pub(crate) struct Level {
     posterior: ScalePosterior,
     centre: f64,
 }
 
 impl Level {
-    pub(super) fn new(posterior: ScalePosterior) -> Self {
+    pub(crate) fn new(posterior: ScalePosterior) -> Self {
         let centre = posterior.centre();
         Level { posterior, centre }
     }
 
     /// A run's level, with noise of variance `noise` on its logarithm.
-    pub(super) fn draw<R: Rng + ?Sized>(&self, rng: &mut R, noise: f64) -> f64 {
+    pub(crate) fn draw<R: Rng + ?Sized>(&self, rng: &mut R, noise: f64) -> f64 {
         let reach = FACTOR.ln();
         for _ in 0..64 {
             let ln = self.posterior.sample(rng, noise);
@@ -67,7 +67,7 @@ impl Level {
 
 /// Excess of stalls, in core steps: those seen, and other systems' with probability 1/(n + 1).
 #[derive(Clone, Debug)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     own: Vec<f64>,
     borrowed: Vec<f64>,
     /// The same law as a list of equally likely values.
@@ -125,7 +125,7 @@ impl Marks {
     }
 
     /// Excess of `count` stalls together.
-    fn sum<R: Rng + ?Sized>(&self, rng: &mut R, count: u64) -> f64 {
+    pub(crate) fn sum<R: Rng + ?Sized>(&self, rng: &mut R, count: u64) -> f64 {
         if count <= MANY {
             return (0..count).map(|_| self.draw(rng)).sum();
         }

@@ -17,6 +17,7 @@ mod model;
 mod profile;
 mod recurring;
 
+pub(crate) use draw::Level;
 pub use draw::{Shape, Total};
 pub use error::StepsError;
 pub use evidence::{AfterPause, Evidence, RunEvidence};

@@ -43,11 +43,11 @@ pub struct StepModel {
 }
 
 /// What is drawn from.
-pub(super) struct Posterior {
-    pub(super) level: ScalePosterior,
+pub(crate) struct Posterior {
+    pub(crate) level: ScalePosterior,
     pub(super) warm_up: ScalePosterior,
-    pub(super) rate: RatePosterior,
-    pub(super) marks: Marks,
+    pub(crate) rate: RatePosterior,
+    pub(crate) marks: Marks,
     pub(super) after_evaluation: AfterPause,
     /// Logarithm of each recurring stall's excess.
     pub(super) recurring: Vec<ScalePosterior>,
@@ -109,7 +109,7 @@ impl StepModel {
         self.evidence.recurring.iter().find(|r| (r.first..=r.last).contains(&step))
     }
 
-    pub(super) fn posterior(&self) -> Result<Posterior, StepsError> {
+    pub(crate) fn posterior(&self) -> Result<Posterior, StepsError> {
         let (evidence, prior) = (&self.evidence, &self.prior);
         let of = |what: &'static str| {
             move |source| StepsError::Statistics { what: what.to_owned(), source }
