@@ -67,7 +67,10 @@ fn every_violation_has_its_line() {
 fn columns_must_be_there_once() {
     let message = |text: &str| read(text).unwrap_err().to_string();
     let missing = message("stepp,seconds\n1,2\n");
-    assert!(missing.contains("`step` or `iteration` is missing; `stepp` is similar"), "{missing}");
+    assert!(
+        missing.contains("`step` or `iteration` or `step_idx` is missing; `stepp` is similar"),
+        "{missing}"
+    );
     assert!(missing.contains("`step_s` or"), "{missing}");
     let two = message("step,step_s,elapsed_ms\n1,2,2000\n");
     assert!(two.contains("`step_s` and `elapsed_ms` say the same thing"), "{two}");
