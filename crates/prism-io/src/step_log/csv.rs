@@ -227,7 +227,8 @@ impl Csv {
 impl LineFormat for Csv {
     fn line(&mut self, line: &Line<'_>, sink: &mut Sink) -> Result<(), IoError> {
         let odd = line.bytes.iter().fold(false, |odd, b| odd ^ (*b == b'"'));
-        if self.open.is_empty() && !odd {
+        // The header is one line.
+        if self.open.is_empty() && (!odd || self.columns.is_none()) {
             return self.rows(line.bytes, line.number, sink);
         }
         // A quoted cell goes on in the next line.

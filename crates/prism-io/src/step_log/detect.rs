@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use super::feed::without_mark;
 use super::line::{Line, LineFormat};
 use super::{LogFormat, StepLogOptions, csv, megatron, mllog, nemo, torchtitan};
 use crate::error::IoError;
@@ -77,14 +78,12 @@ pub fn looks_like_step_log(bytes: &[u8], limits: Limits) -> bool {
         return false;
     }
     let options = StepLogOptions::default();
-    let mut lines = bytes
+    let mut lines = without_mark(bytes)
         .split(|b| matches!(b, b'\n' | b'\r'))
         .filter(|line| !line.trim_ascii().is_empty())
         .map(|bytes| Line { bytes, number: 1, whole: true });
-    lines.next().is_some_and(|line| {
-        let bytes = line.bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line.bytes);
-        tells(&Line { bytes, ..line }, true, &options).is_some()
-    }) || lines.any(|line| tells(&line, false, &options).is_some())
+    lines.next().is_some_and(|line| tells(&line, true, &options).is_some())
+        || lines.any(|line| tells(&line, false, &options).is_some())
 }
 
 /// What gzipped content, which may be cut short, unpacks to; `None` if it is not gzipped.

@@ -14,6 +14,8 @@ pub(super) struct Feed {
     partial: Vec<u8>,
     /// Number of the line that is being read, from 1.
     number: u64,
+    /// Whether nothing was read yet.
+    fresh: bool,
     pub(super) sink: Sink,
 }
 
@@ -43,6 +45,7 @@ impl Feed {
             state,
             partial: Vec::new(),
             number: 1,
+            fresh: true,
             sink: Sink::new(file, options.limits),
         }
     }
@@ -98,7 +101,8 @@ impl Feed {
     }
 
     fn line(&mut self, bytes: &[u8], whole: bool) -> Result<(), IoError> {
-        let bytes = if self.number == 1 { bytes.strip_prefix(BOM).unwrap_or(bytes) } else { bytes };
+        let fresh = std::mem::replace(&mut self.fresh, false);
+        let bytes = if fresh { without_mark(bytes) } else { bytes };
         if bytes.trim_ascii().is_empty() {
             return Ok(());
         }
@@ -156,4 +160,7 @@ impl Kept {
     }
 }
 
-const BOM: &[u8] = b"\xEF\xBB\xBF";
+/// The beginning of a file without the byte order mark.
+pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes)
+}

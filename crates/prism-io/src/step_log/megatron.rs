@@ -58,7 +58,7 @@ impl LineFormat for Megatron {
             self.saving = Some(at);
             sink.pause(PauseKind::Checkpoint, None);
         } else if text.contains("successfully saved checkpoint")
-            && integer_after(&text, "iteration").map(|i| i.0) != self.saving
+            && integer_after(&text, "iteration").is_none_or(|(at, _)| Some(at) != self.saving)
         {
             // An asynchronous save says so long after training went on.
             sink.pause(PauseKind::Checkpoint, None);

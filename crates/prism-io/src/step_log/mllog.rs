@@ -3,7 +3,8 @@
 //! The marker is followed by a JSON object: `time_ms`, `key`, `value`, `metadata`. Step times are in
 //! `tracked_stats`, under `train_step_timing` (to v4) or `train_step_time` (v5), seconds. `metadata.step`
 //! counts samples in most submissions, so that steps are numbered by their order in the run, from 0; a
-//! value of `metadata.step` that was there before is another rank's and is not counted again.
+//! value of `metadata.step` that was there before is another rank's and is not counted again. A
+//! `train_step_time` beside a `throughput` is the mean of a block, not a step.
 
 use std::collections::BTreeSet;
 
@@ -120,6 +121,9 @@ impl Mllog {
         sink: &mut Sink,
     ) -> Result<(), IoError> {
         let stats = entry.get("value");
+        if stats.is_some_and(|s| s.get("throughput").is_some()) {
+            return Ok(());
+        }
         let Some((name, value)) =
             TIMES.iter().find_map(|t| Some((*t, stats.and_then(|s| s.get(t))?)))
         else {

@@ -126,10 +126,12 @@ impl Nemo {
         let known = global.filter(|g| !g.contains(['e', 'E'])).and_then(exact);
         if let (Some(known), Some(count)) = (known, count) {
             // The first drawing of a step shows the number before it.
-            let ahead = known - count;
+            let ahead = known.saturating_sub(count);
             self.ahead = Some(self.ahead.map_or(ahead, |a| a.max(ahead)));
         }
-        known.or_else(|| Some(count? + self.ahead.unwrap_or(-1))).or_else(|| exact(global?))
+        known
+            .or_else(|| Some(count?.saturating_add(self.ahead.unwrap_or(-1))))
+            .or_else(|| exact(global?))
     }
 }
 

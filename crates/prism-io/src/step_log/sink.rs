@@ -258,12 +258,14 @@ impl Sink {
         } else if self.run().started && self.run().last.is_some() {
             self.pause(PauseKind::Restart, None);
         }
+        // Units can take a time out of what numbers hold.
+        let step_s = read.step_s.and_then(|s| self.positive_value("step time, seconds,", s, at));
         self.steps += 1;
         if self.steps > self.limits.rows {
             let (file, limit) = (self.report.file.clone(), self.limits.rows);
             return Err(IoError::TooLarge { file, limit, unit: "rows" });
         }
-        self.ascending(read);
+        self.ascending(&Read { step_s, ..*read });
         Ok(())
     }
 

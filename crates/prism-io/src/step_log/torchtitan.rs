@@ -92,7 +92,7 @@ impl Torchtitan {
             self.last = Some(step);
             return Ok(());
         }
-        let steps = self.last.filter(|last| *last < step).map(|last| step - last);
+        let steps = self.last.filter(|last| *last < step).map(|last| step.saturating_sub(last));
         let steps = steps.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
         let step_s = match self.tokens {
             Some(tokens) => by_rate(tokens, rate, at, sink),
