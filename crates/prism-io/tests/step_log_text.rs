@@ -243,6 +243,7 @@ Training epoch 0, iteration 9/99 | lr: 3e-05 | consumed_samples: 320 | global_ba
 Validation: iteration 1/2
 Validation: iteration 2/2
 [NeMo I 2025-01-02 03:04:05 nemo_logging:393] Epoch 0, global step 10: 'val_loss' reached 4.1, saving model to '/x' as top 3
+[NeMo I 2025-01-02 03:04:09 nemo_logging:393] Global Checkpoint Save : Rank: 0 : Iteration: 9 : Start time: 1735787045.125s : Save duration: 4.250s
 Training epoch 0, iteration 19/99 | lr: 3e-05 | global_step: 19 | train_step_timing in s: 0.25 | val_loss: 4.0
 ";
 
@@ -255,7 +256,7 @@ fn nemo_2_prints_lines() {
     assert_eq!(log.step_s, [2.5, 0.5, 0.25]);
     assert_eq!(
         log.pauses,
-        [pause(PauseKind::Evaluation, 2, None), pause(PauseKind::Checkpoint, 2, None)]
+        [pause(PauseKind::Evaluation, 2, None), pause(PauseKind::Checkpoint, 2, Some(4.25))]
     );
 }
 

@@ -56,7 +56,9 @@ impl LineFormat for Nemo {
             ["Validation:", "Validation DataLoader", "Validating"].iter().any(|v| text.contains(v))
                 && !text.to_ascii_lowercase().contains("sanity");
         let started = STARTS.iter().any(|s| text.contains(s));
-        let saved = text.contains(", saving model to ");
+        // NeMo 2 says how long training stopped, Lightning only that it saves.
+        let took = text.find("Global Checkpoint Save").and_then(|at| save_duration(&text[at..]));
+        let saved = took.is_some() || text.contains(", saving model to ");
         if evaluation || started || saved {
             self.settle(sink)?;
         }
@@ -68,7 +70,8 @@ impl LineFormat for Nemo {
             sink.pause(PauseKind::Evaluation, None);
         }
         if saved {
-            sink.pause(PauseKind::Checkpoint, None);
+            sink.pause(PauseKind::Checkpoint, took);
+            sink.not_counted(took.unwrap_or(0.0));
         }
         Ok(())
     }
@@ -133,6 +136,13 @@ impl Nemo {
             .or_else(|| Some(count?.saturating_add(self.ahead.unwrap_or(-1))))
             .or_else(|| exact(global?))
     }
+}
+
+/// The duration in `… : Save duration: 4.389s`, seconds.
+fn save_duration(text: &str) -> Option<f64> {
+    let rest = &text[text.find("Save duration:")? + "Save duration:".len()..];
+    let seconds: f64 = rest.trim_start().split('s').next()?.parse().ok()?;
+    (seconds.is_finite() && seconds >= 0.0).then_some(seconds)
 }
 
 /// The step of a line: `global_step`, else the iteration of the epoch.
