@@ -390,7 +390,7 @@ impl IoError {
                 }
             }
             IoError::StepLogColumns { .. } => {
-                "one column of steps (`step`, `iteration`, `step_idx`) and one of times, its unit in its name (`step_s`, `step_time_s`, `step_time_ms`, `elapsed_ms`), or name the column of times"
+                "one column of steps (`step`, `iteration`) and one of times, its unit in its name (`step_s`, `step_time_s`, `step_time_ms`, `elapsed_ms`)"
             }
             IoError::NotAStepLog { .. } => {
                 "a log is CSV with columns of steps and times, or text of Megatron-LM, NeMo, torchtitan or MLPerf (`:::MLLOG`)"

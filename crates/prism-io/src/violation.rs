@@ -139,9 +139,7 @@ impl Rule {
             }
             Rule::Seconds => "divide milliseconds by 1e3, microseconds by 1e6, nanoseconds by 1e9",
             Rule::Positive => "drop steps that were not timed",
-            Rule::StepsAscend => {
-                "give one run at a time, or name runs in a column `run`, and only training steps"
-            }
+            Rule::StepsAscend => "give one run at a time, and only its training steps",
             Rule::LogLine => {
                 "several programs wrote into one line, or it was cut: remove it from a copy of the log"
             }
