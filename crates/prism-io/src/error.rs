@@ -5,7 +5,8 @@ use std::io;
 
 use parquet::errors::ParquetError;
 
-use crate::violation::Violations;
+use crate::step_log::LogFormat;
+use crate::violation::{Place, SHOWN_PER_RULE, Violations};
 
 /// Why a file could not be read or written.
 ///
@@ -103,6 +104,40 @@ pub enum IoError {
         file: String,
         /// All of them.
         problems: Vec<ColumnProblem>,
+    },
+    /// A file in which nothing tells a log of step times.
+    #[error("`{file}` is not a log of step times: {why}")]
+    NotAStepLog {
+        /// File name as given.
+        file: String,
+        /// What it is, or what it lacks.
+        why: &'static str,
+    },
+    /// A log of a known format without a step.
+    #[error("`{file}` has no step time, read as {format}")]
+    NoSteps {
+        /// File name as given.
+        file: String,
+        /// The format.
+        format: LogFormat,
+    },
+    /// Several runs where one is read.
+    #[error("`{file}` holds {} runs, one is needed{}", runs.len(), some(runs))]
+    SeveralRuns {
+        /// File name as given.
+        file: String,
+        /// The name of each and how many steps it has.
+        runs: Vec<String>,
+    },
+    /// Lines of steps that hold no time without an option.
+    #[error(
+        "`{file}`: {place}: a step has neither a time nor a time stamp, and `tokens_per_gpu_step` is not given"
+    )]
+    StepLogOption {
+        /// File name as given.
+        file: String,
+        /// The first such line.
+        place: Place,
     },
     /// A Parquet file of a newer schema.
     #[error("`{file}` has schema `{found}`, this version reads `{}`", crate::native::SCHEMA)]
@@ -293,6 +328,16 @@ fn lines(problems: &[String]) -> String {
     problems.iter().fold(String::new(), |text, p| text + &format!("\n  {p}"))
 }
 
+/// The first of many, one a line.
+fn some(names: &[String]) -> String {
+    let shown = names.len().min(SHOWN_PER_RULE);
+    let mut list = names[..shown].to_vec();
+    if shown < names.len() {
+        list.push(format!("and {} more", names.len() - shown));
+    }
+    lines(&list)
+}
+
 fn looked(names: &[String]) -> String {
     if names.is_empty() {
         String::new()
@@ -325,7 +370,7 @@ impl IoError {
                 Foreign::OtherSeparator => {
                     "separate fields by commas, and write decimals with a point"
                 }
-                Foreign::NotALog => "a log of step times is CSV",
+                Foreign::NotALog => "a log of step times is text",
                 Foreign::NestedGzip => "decompress it once: `gunzip FILE`",
             },
             IoError::TooLarge { .. } => "split the trace by steps",
@@ -346,6 +391,22 @@ impl IoError {
             }
             IoError::StepLogColumns { .. } => {
                 "one column of steps (`step`, `iteration`) and one of times, its unit in its name (`step_s`, `step_time_s`, `step_time_ms`, `elapsed_ms`)"
+            }
+            IoError::NotAStepLog { .. } => {
+                "a log is CSV with columns of steps and times, or text of Megatron-LM, NeMo, torchtitan or MLPerf (`:::MLLOG`)"
+            }
+            IoError::NoSteps { format, .. } => match format {
+                LogFormat::Mllog => {
+                    "step times are in `tracked_stats` (`train_step_time`); a trainer's own lines are read if the format is given"
+                }
+                LogFormat::Torchtitan => {
+                    "times are read from the second line of steps on, unless `tokens_per_gpu_step` is given"
+                }
+                _ => "the format can be given, where the content tells another",
+            },
+            IoError::SeveralRuns { .. } => "keep one run's lines in a copy of the log",
+            IoError::StepLogOption { .. } => {
+                "tokens_per_gpu_step = global batch * sequence length / GPUs; then `tps` gives the time"
             }
             IoError::Schema { .. } => "upgrade, or rewrite the file with the older version",
             IoError::Csv { .. } => {

@@ -41,7 +41,8 @@
 //! | what | how |
 //! |---|---|
 //! | read a trace | [`read_op_table`], [`read_op_table_bytes`], [`ReadOptions`], [`meta_candidates`] |
-//! | read step times | [`read_step_log`], [`read_step_log_bytes`], [`looks_like_step_log`] |
+//! | read step times | [`read_step_logs`], [`read_step_logs_bytes`], [`StepLogOptions`]; of one run [`read_step_log`], [`read_step_log_bytes`]; [`looks_like_step_log`] |
+//! | follow a growing log | [`StepLogTail`], [`LogEvent`] |
 //! | write a trace | [`write_op_table`], [`write_op_table_straggler`], [`write_op_table_csv`], [`write_meta_yaml`] |
 //! | write anything else | [`write_atomic`], [`write_samples`] |
 //! | read speeds of GPUs | [`read_speeds`], [`SpeedOptions`] |
@@ -87,6 +88,7 @@ pub use samples::write_samples;
 pub use source::sha256_hex;
 pub use speeds::{MeasuredGpu, SpeedOptions, SpeedTable, read_speeds, read_speeds_bytes};
 pub use step_log::{
-    LogFormat, Pause, PauseKind, StepLog, looks_like_step_log, read_step_log, read_step_log_bytes,
+    LogEvent, LogFormat, Pause, PauseKind, StepLog, StepLogOptions, StepLogTail,
+    looks_like_step_log, read_step_log, read_step_log_bytes, read_step_logs, read_step_logs_bytes,
 };
 pub use violation::{Breaches, Place, Rule, SHOWN_PER_RULE, Violation, Violations};

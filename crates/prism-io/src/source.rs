@@ -1,5 +1,6 @@
 //! Bytes of a file, whatever it is wrapped in.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -88,22 +89,52 @@ pub(crate) fn unwrap(
     bytes: Vec<u8>,
     limits: Limits,
 ) -> Result<(Content, Vec<u8>), IoError> {
-    let foreign = |what| Err(IoError::Foreign { file: file.to_owned(), what });
     let bytes = if bytes.starts_with(GZIP) { gunzip(file, &bytes, limits)? } else { bytes };
-    let first = bytes.iter().find(|b| !b.is_ascii_whitespace());
+    let content = kind(file, &bytes)?;
+    match bytes.iter().find(|b| !b.is_ascii_whitespace()) {
+        Some(b'{' | b'[') => Err(IoError::Foreign { file: file.to_owned(), what: Foreign::Json }),
+        _ => Ok((content, bytes)),
+    }
+}
+
+/// Unpacks gzip and tells Parquet from text, which may begin like JSON: log lines begin with brackets.
+///
+/// # Errors
+/// As [`unwrap`], but for JSON.
+pub(crate) fn unpack<'a>(
+    file: &str,
+    bytes: &'a [u8],
+    limits: Limits,
+) -> Result<(Content, Cow<'a, [u8]>), IoError> {
+    let bytes = if bytes.starts_with(GZIP) {
+        Cow::Owned(gunzip(file, bytes, limits)?)
+    } else {
+        Cow::Borrowed(bytes)
+    };
+    Ok((kind(file, &bytes)?, bytes))
+}
+
+/// Tells Parquet from text, by the first bytes of what is unpacked.
+///
+/// # Errors
+/// [`IoError::Empty`], [`IoError::Foreign`] but for JSON.
+pub(crate) fn kind(file: &str, bytes: &[u8]) -> Result<Content, IoError> {
+    let foreign = |what| Err(IoError::Foreign { file: file.to_owned(), what });
     match () {
-        () if first.is_none() => Err(IoError::Empty { file: file.to_owned(), what: "no content" }),
-        () if bytes.starts_with(b"PAR1") => Ok((Content::Parquet, bytes)),
+        () if bytes.trim_ascii().is_empty() => {
+            Err(IoError::Empty { file: file.to_owned(), what: "no content" })
+        }
+        () if bytes.starts_with(b"PAR1") => Ok(Content::Parquet),
         () if bytes.starts_with(GZIP) => foreign(Foreign::NestedGzip),
         () if bytes.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]) => foreign(Foreign::Zstd),
         () if bytes.starts_with(b"PK\x03\x04") => foreign(Foreign::Zip),
         () if bytes.starts_with(b"ARROW1") => foreign(Foreign::Arrow),
-        () if matches!(first, Some(b'{' | b'[')) => foreign(Foreign::Json),
-        () => Ok((Content::Csv, bytes)),
+        () => Ok(Content::Csv),
     }
 }
 
-const GZIP: &[u8] = &[0x1F, 0x8B];
+/// How a gzip file begins.
+pub(crate) const GZIP: &[u8] = &[0x1F, 0x8B];
 
 fn gunzip(file: &str, bytes: &[u8], limits: Limits) -> Result<Vec<u8>, IoError> {
     let mut out = Vec::new();

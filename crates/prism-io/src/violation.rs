@@ -46,6 +46,8 @@ pub enum Rule {
     Positive,
     /// Step ids ascend, each once.
     StepsAscend,
+    /// A line of a step has the step's number and its time.
+    LogLine,
 }
 
 impl Rule {
@@ -70,6 +72,7 @@ impl Rule {
             Rule::Seconds => "seconds",
             Rule::Positive => "positive",
             Rule::StepsAscend => "steps-ascend",
+            Rule::LogLine => "log-line",
         }
     }
 
@@ -96,6 +99,7 @@ impl Rule {
             Rule::Seconds => "times are seconds",
             Rule::Positive => "step times are positive",
             Rule::StepsAscend => "step ids ascend, each once",
+            Rule::LogLine => "a line of a step has its number and its time",
         }
     }
 
@@ -136,6 +140,9 @@ impl Rule {
             Rule::Seconds => "divide milliseconds by 1e3, microseconds by 1e6, nanoseconds by 1e9",
             Rule::Positive => "drop steps that were not timed",
             Rule::StepsAscend => "give one run at a time, and only its training steps",
+            Rule::LogLine => {
+                "several programs wrote into one line, or it was cut: remove it from a copy of the log"
+            }
         }
     }
 }
