@@ -9,7 +9,6 @@ use prism_run::{Evidence, fit_prior};
 fn a_third_run_is_predicted_from_two() {
     let Some(systems) = common::mlperf() else { return };
     let cross = cross_validate(&systems, CrossOptions::default(), |_| ()).unwrap();
-    println!("{}", common::table(&cross));
     let p = cross.predicted;
     assert_eq!(cross.runs.len(), 63);
     assert!((52..=61).contains(&p.covered), "{}", p.covered);
@@ -27,7 +26,6 @@ fn the_preset_is_what_these_logs_give() {
     let Some(systems) = common::mlperf() else { return };
     let evidence: Vec<Evidence> = systems.iter().map(|s| Evidence::of(&s.runs).unwrap()).collect();
     let fitted = fit_prior("mlperf-llm", "", &evidence.iter().collect::<Vec<_>>()).unwrap();
-    println!("{fitted:?}");
     let preset = prism_run::prior::mlperf();
     let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.01;
     assert!(

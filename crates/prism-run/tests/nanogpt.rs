@@ -2,10 +2,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-use std::fs::File;
-
-use prism_io::StepLog;
+use prism_io::{StepLog, StepLogOptions, read_step_logs};
 use prism_run::prior::mlperf;
 use prism_run::{Evidence, Separated, StepModel, separate};
 use prism_stats::stream;
@@ -13,33 +10,17 @@ use rand::seq::SliceRandom;
 
 /// The groups' runs. The file's clock is a running total in milliseconds, which one group sets back to 0 after
 /// its first ten steps.
-fn groups() -> Option<BTreeMap<String, Vec<Separated>>> {
+fn groups() -> Option<Vec<(String, Vec<Separated>)>> {
     let file = common::data("modded_nanogpt/steps.csv.gz")?;
-    let mut reader =
-        csv::Reader::from_reader(flate2::read::GzDecoder::new(File::open(file).unwrap()));
-    let mut runs: BTreeMap<(String, u32), Vec<(i64, f64)>> = BTreeMap::new();
-    for row in reader.records() {
-        let row = row.unwrap();
-        if &row[3] == "train" {
-            let entry = runs.entry((row[0].to_owned(), row[1].parse().unwrap())).or_default();
-            entry.push((row[2].parse().unwrap(), row[4].parse().unwrap()));
-        }
-    }
-    let mut groups: BTreeMap<String, Vec<Separated>> = BTreeMap::new();
-    for ((group, run), rows) in runs {
-        let mut before = 0.0;
-        let (step, step_s) = rows
-            .iter()
-            .map(|&(step, ms)| {
-                let took = if ms > before { ms - before } else { ms };
-                before = ms;
-                (step, took * 1e-3)
-            })
-            .unzip();
-        let log: StepLog = common::log(&format!("{group}/{run}"), step, step_s, &[]);
-        groups.entry(group).or_default().push(separate(&log).unwrap());
-    }
-    Some(groups)
+    let options = StepLogOptions::default()
+        .with_time_column("train_time_ms", 1e-3)
+        .with_cumulative(true)
+        .with_system_columns(vec!["dir".to_owned()]);
+    let separated = |(name, logs): (String, Vec<StepLog>)| {
+        (name, logs.iter().map(|l| separate(l).unwrap()).collect())
+    };
+    let logs = read_step_logs(&file, &options).unwrap();
+    Some(common::by_system(logs).into_iter().map(separated).collect())
 }
 
 /// Centre, s.d. and the 90 % interval of the total predicted from some runs.

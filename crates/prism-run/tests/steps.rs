@@ -21,8 +21,7 @@ fn simulated(seed: u64, runs: usize, steps: usize) -> Vec<StepLog> {
     let (cov, rho) = (0.002 + 0.006 * rng.random::<f64>(), 0.5 * rng.random::<f64>());
     let rate = Gamma::new(0.8, 0.01).unwrap().sample(&mut rng);
     let warm = 0.02 * rng.random::<f64>();
-    let evaluations: Vec<usize> =
-        (1..steps / 40 + 1).map(|k| 40 * k).filter(|e| *e < steps).collect();
+    let evaluations: Vec<usize> = (1..=steps / 40).map(|k| 40 * k).filter(|e| *e < steps).collect();
     (0..runs)
         .map(|r| {
             let level = base * (tau * Distribution::<f64>::sample(&StandardNormal, &mut rng)).exp();
@@ -115,7 +114,9 @@ fn a_system_is_no_part_of_its_own_prior() {
 fn times_ten_give_intervals_times_ten() {
     let logs = simulated(30, 3, 200);
     let mut ten = logs.clone();
-    ten.iter_mut().for_each(|l| l.step_s.iter_mut().for_each(|t| *t *= 10.0));
+    for t in ten.iter_mut().flat_map(|l| &mut l.step_s) {
+        *t *= 10.0;
+    }
     let prior = prism_run::prior::mlperf();
     let total = |logs: &[StepLog]| {
         let runs = separated(logs);

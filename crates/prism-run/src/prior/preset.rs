@@ -17,7 +17,7 @@ const MARKS: [f64; 68] = [
 /// GPT-3 175B and Llama 3.1 405B training, 64 to 10,240 GPUs.
 ///
 /// Fitted by [`super::fit_prior`] to the times of every step of 21 submissions to `MLPerf` Training v3.0 to
-/// v5.0 (H100, H200, B200, GB200; 156 to 360 steps a run; mlcommons/training_results, Apache-2.0), three runs
+/// v5.0 (H100, H200, B200, GB200; 156 to 360 steps a run; `mlcommons/training_results`, Apache-2.0), three runs
 /// each, submitted together from dedicated clusters. Runs months apart, on other nodes, or on a shared network
 /// may differ more: fit a prior of your own where you have logs.
 pub fn mlperf() -> Prior {

@@ -155,21 +155,17 @@ fn standardised(values: &[f64]) -> Vec<f64> {
 
 /// Gaps filled by straight lines between their ends; 0 before the first value.
 fn filled(values: &[f64]) -> Vec<f64> {
-    let mut out = values.to_vec();
     let known: Vec<usize> = (0..values.len()).filter(|&i| values[i].is_finite()).collect();
-    for i in 0..out.len() {
-        if out[i].is_finite() {
-            continue;
-        }
+    let between = |i: usize| {
         let k = known.partition_point(|&j| j < i);
-        out[i] = match (k.checked_sub(1).map(|b| known[b]), known.get(k)) {
+        match (k.checked_sub(1).map(|b| known[b]), known.get(k)) {
             (Some(a), Some(&b)) => {
                 let t = (i - a) as f64 / (b - a) as f64;
                 values[a] + t * (values[b] - values[a])
             }
             (Some(a), None) => values[a],
             (None, _) => 0.0,
-        };
-    }
-    out
+        }
+    };
+    (0..values.len()).map(|i| if values[i].is_finite() { values[i] } else { between(i) }).collect()
 }

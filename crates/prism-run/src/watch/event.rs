@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
     /// One or a few slow steps.
@@ -13,6 +15,8 @@ pub enum EventKind {
     Systematic,
     /// Steps are slower from here on.
     Slower,
+    /// Steps are still slower than the run's level, but less so from here on.
+    Eased,
     /// Steps are faster than the run's level from here on.
     Faster,
     /// Steps are back at the run's level.
@@ -26,7 +30,10 @@ pub enum EventKind {
 impl EventKind {
     /// Whether it is one that a user must look at.
     pub fn is_alarm(self) -> bool {
-        !matches!(self, EventKind::Systematic | EventKind::Back | EventKind::Faster)
+        !matches!(
+            self,
+            EventKind::Systematic | EventKind::Back | EventKind::Eased | EventKind::Faster
+        )
     }
 }
 

@@ -39,11 +39,7 @@ impl Segment {
     /// Mean of the first k, the prior in it.
     fn mean_to(&self, k: usize) -> f64 {
         let count = k as f64 + self.prior_count;
-        if count > 0.0 {
-            (self.sums[k] + self.prior_count * self.prior_mean) / count
-        } else {
-            0.0
-        }
+        if count > 0.0 { (self.sums[k] + self.prior_count * self.prior_mean) / count } else { 0.0 }
     }
 
     /// Mean of all.
@@ -87,16 +83,17 @@ mod tests {
     fn the_statistic_is_the_likelihood_ratio() {
         let y: [f64; 7] = [0.1, -0.3, 0.2, 1.5, 1.1, 1.8, 1.2];
         let mut segment = Segment::new(0.0, 0.0);
-        y.iter().for_each(|v| segment.push(*v));
+        for v in y {
+            segment.push(v);
+        }
         let change = segment.change(1.0).unwrap();
         // Sums of squares around one mean, and around two.
         let ss = |v: &[f64]| {
             let m = v.iter().sum::<f64>() / v.len() as f64;
             v.iter().map(|x| (x - m).powi(2)).sum::<f64>()
         };
-        let best = (1..y.len())
-            .map(|k| (ss(&y) - ss(&y[..k]) - ss(&y[k..])).sqrt())
-            .fold(0.0, f64::max);
+        let best =
+            (1..y.len()).map(|k| (ss(&y) - ss(&y[..k]) - ss(&y[k..])).sqrt()).fold(0.0, f64::max);
         assert_eq!(change.at, 3);
         assert!((change.statistic - best).abs() < 1e-12);
         assert!((change.shift - 1.4).abs() < 1e-12);
@@ -105,12 +102,16 @@ mod tests {
     #[test]
     fn a_known_level_needs_no_steps_before() {
         let mut segment = Segment::new(1e9, 0.0);
-        (0..4).for_each(|_| segment.push(3.0));
+        for _ in 0..4 {
+            segment.push(3.0);
+        }
         let change = segment.change(5.0).unwrap();
         assert_eq!(change.at, 0);
         assert!((change.statistic - 6.0).abs() < 1e-6);
         let mut unknown = Segment::new(0.0, 0.0);
-        (0..4).for_each(|_| unknown.push(3.0));
+        for _ in 0..4 {
+            unknown.push(3.0);
+        }
         assert!(unknown.change(5.0).is_none());
     }
 }

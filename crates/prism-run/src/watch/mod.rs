@@ -5,7 +5,7 @@
 //! | event | how it is found |
 //! |---|---|
 //! | stall | more than max(6 s.d. of the core, 2 %) above the run's level, and not lasting |
-//! | slower, faster, back | generalised likelihood ratio of a change of level, at any earlier step |
+//! | slower, eased, back, faster | generalised likelihood ratio of a change of level, at any earlier step |
 //! | drift | slope of the run's core, where no change of level explains it |
 //! | level | the run's level against how far runs are apart |
 //! | systematic | a stall that every calibrated run had at that step: not an alarm |
@@ -17,6 +17,7 @@
 
 mod event;
 mod glr;
+mod judged;
 mod null;
 mod watcher;
 

@@ -75,8 +75,9 @@ impl Null {
         }
         // Beyond, the tail falls like that of a normal maximum: the exponent is linear in x².
         let from = self.maxima[self.maxima.len() - tail as usize];
-        let mean: f64 = self.maxima.iter().rev().take(tail as usize).map(|m| m * m - from * from).sum::<f64>()
-            / tail.max(1.0);
+        let mean: f64 =
+            self.maxima.iter().rev().take(tail as usize).map(|m| m * m - from * from).sum::<f64>()
+                / tail.max(1.0);
         let p = TAIL * (-(x * x - from * from) / mean.max(1e-12)).exp();
         if p < 1e-6 { (1e-6, true) } else { (p, false) }
     }

@@ -6,6 +6,7 @@ use prism_stats::robust::median;
 
 use super::event::{Event, EventKind, WatchSummary};
 use super::glr::{Change, Segment};
+use super::judged::LEVEL_STEPS;
 use super::null::Null;
 use crate::separate::{STALL_LEAST, STALL_SDS};
 use crate::steps::{StepModel, StepsError};
@@ -16,10 +17,6 @@ const CLIP: f64 = 3.0;
 const KNOWN: f64 = 8.0;
 /// A stall is said once so many further steps did not make it a change of level.
 const WAIT: usize = 3;
-/// Core steps from which on the run's level is judged.
-const LEVEL_STEPS: usize = 30;
-/// Probability from which on a level is said to be another's.
-const LEVEL_ALPHA: f64 = 0.01;
 /// Smallest core s.d. that is believed, as a share of the level.
 const LEAST_COV: f64 = 1e-5;
 
@@ -28,6 +25,8 @@ const LEAST_COV: f64 = 1e-5;
 pub struct WatchOptions {
     /// False alarms of a changed level that are put up with, in 10,000 steps.
     pub alarms_per_10k: f64,
+    /// Smaller changes are not told, as a share of the level.
+    pub least: f64,
     /// Steps of the whole run, where known.
     pub steps: Option<u64>,
     /// Seed of the simulation that sets the threshold.
@@ -36,25 +35,25 @@ pub struct WatchOptions {
 
 impl Default for WatchOptions {
     fn default() -> Self {
-        WatchOptions { alarms_per_10k: 1.0, steps: None, seed: 1 }
+        WatchOptions { alarms_per_10k: 1.0, least: 0.005, steps: None, seed: 1 }
     }
 }
 
 /// A step that has been seen, in the current stretch.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
-    step: i64,
+pub(super) struct Seen {
+    pub(super) step: i64,
     /// Deviation from the profile's level, as a share of it.
-    deviation: f64,
+    pub(super) deviation: f64,
     /// What the profile expects at the profile's level, seconds.
-    expected_s: f64,
+    pub(super) expected_s: f64,
     /// Deviation of the step before, where it is known.
-    before: Option<f64>,
+    pub(super) before: Option<f64>,
 }
 
 /// A stall that may still turn out to be a change.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+pub(super) struct Pending {
     step: i64,
     excess: f64,
     extra_s: f64,
@@ -64,33 +63,37 @@ struct Pending {
 /// Follows a run, step by step.
 #[derive(Clone, Debug)]
 pub struct Watcher {
-    model: StepModel,
-    options: WatchOptions,
-    threshold: f64,
-    null: Option<Null>,
-    posterior: ScalePosterior,
-    base_s: f64,
-    cov: f64,
-    rho: f64,
+    pub(super) model: StepModel,
+    pub(super) options: WatchOptions,
+    pub(super) threshold: f64,
+    pub(super) null: Option<Null>,
+    pub(super) posterior: ScalePosterior,
+    pub(super) base_s: f64,
+    pub(super) cov: f64,
+    pub(super) rho: f64,
     /// Steps since the last start that are still warm-up.
-    warm_up: usize,
-    after_pause: Option<PauseKind>,
-    segment: Segment,
-    seen: Vec<Seen>,
-    before: Option<f64>,
+    pub(super) warm_up: usize,
+    pub(super) after_pause: Option<PauseKind>,
+    pub(super) segment: Segment,
+    pub(super) seen: Vec<Seen>,
+    pub(super) before: Option<f64>,
     /// Deviation of the run's own level; set by its first stretch.
-    normal: Option<f64>,
-    /// Whether the present stretch is slower than that.
-    slower: bool,
-    pending: Vec<Pending>,
-    level_told: bool,
-    drift_next: usize,
-    count: u64,
-    last: Option<i64>,
-    total_s: f64,
-    expected_s: f64,
-    stalls_s: f64,
-    slower_s: f64,
+    pub(super) normal: Option<f64>,
+    /// Excess of the present stretch over that, where it was told; 0 where it is normal.
+    pub(super) excess: f64,
+    /// Statistic of a change that is not told yet, and steps of its stretch at which to look again.
+    pub(super) untold: Option<(f64, usize)>,
+    /// Deviations of the first core steps.
+    pub(super) first: Vec<f64>,
+    pub(super) pending: Vec<Pending>,
+    pub(super) level_told: bool,
+    pub(super) drift_next: usize,
+    pub(super) count: u64,
+    pub(super) last: Option<i64>,
+    pub(super) total_s: f64,
+    pub(super) expected_s: f64,
+    pub(super) stalls_s: f64,
+    pub(super) slower_s: f64,
 }
 
 impl Watcher {
@@ -99,6 +102,13 @@ impl Watcher {
     /// # Errors
     /// [`StepsError::Statistics`]; [`StepsError::Setting`] for a rate of alarms that is not positive.
     pub fn new(model: &StepModel, options: WatchOptions) -> Result<Self, StepsError> {
+        if !(0.0..1.0).contains(&options.least) {
+            return Err(StepsError::Setting {
+                what: "the smallest change that is told",
+                rule: "a share of the level, 0 or more and below 1",
+                got: options.least.to_string(),
+            });
+        }
         if !(options.alarms_per_10k > 0.0 && options.alarms_per_10k <= 100.0) {
             return Err(StepsError::Setting {
                 what: "the number of false alarms in 10,000 steps",
@@ -139,7 +149,9 @@ impl Watcher {
             seen: Vec::new(),
             before: None,
             normal: None,
-            slower: false,
+            excess: 0.0,
+            untold: None,
+            first: Vec::new(),
             pending: Vec::new(),
             level_told: false,
             drift_next: 128,
@@ -171,17 +183,17 @@ impl Watcher {
     }
 
     /// Deviations of a mean of whitened steps.
-    fn to_deviation(&self, mean: f64) -> f64 {
+    pub(super) fn to_deviation(&self, mean: f64) -> f64 {
         mean * self.innovation() / (1.0 - self.rho)
     }
 
     /// Deviation of the present stretch's level.
-    fn level(&self) -> f64 {
+    pub(super) fn level(&self) -> f64 {
         self.to_deviation(self.segment.mean())
     }
 
     /// A whitened step, not further than [`CLIP`] from `mean`.
-    fn whitened(&self, seen: &Seen, mean: f64) -> f64 {
+    pub(super) fn whitened(&self, seen: &Seen, mean: f64) -> f64 {
         let before = seen.before.unwrap_or_else(|| self.to_deviation(mean));
         let y = (seen.deviation - self.rho * before) / self.innovation();
         mean + (y - mean).clamp(-CLIP, CLIP)
@@ -239,7 +251,10 @@ impl Watcher {
         let y = self.whitened(&seen, self.segment.mean());
         self.segment.push(y);
         self.seen.push(seen);
-        if self.slower {
+        if self.first.len() < LEVEL_STEPS {
+            self.first.push(seen.deviation);
+        }
+        if self.excess > 0.0 {
             let normal = self.normal.unwrap_or(0.0);
             self.slower_s += (seen.deviation - normal) * seen.expected_s;
         }
@@ -269,96 +284,88 @@ impl Watcher {
         }
     }
 
-    /// Probability of a stall this long in as many steps as were seen.
-    fn stall_probability(&self, excess: f64) -> f64 {
-        let e = &self.model.evidence;
-        let own: Vec<f64> = e.marks().collect();
-        let borrowed = &self.model.prior.marks;
-        let share = |v: &[f64]| {
-            if v.is_empty() {
-                return 0.0;
-            }
-            v.iter().filter(|m| **m >= excess).count() as f64 / v.len() as f64
-        };
-        let foreign = 1.0 / (own.len() + 1) as f64;
-        let longer = foreign * share(borrowed) + (1.0 - foreign) * share(&own);
-        // Longer than any that is known: as rare as one more than there are.
-        let longer = longer.max(foreign / (borrowed.len() + 1) as f64);
-        let rate = self.model.prior.stalls.posterior(e.stalls()).map_or(0.0, |p| p.mean());
-        -(-rate * longer * self.count as f64).exp_m1()
-    }
-
     /// Steps still to come.
-    fn remaining(&self) -> Option<f64> {
+    pub(super) fn remaining(&self) -> Option<f64> {
         Some(self.options.steps?.saturating_sub(self.count) as f64)
     }
 
     /// A change of level, if there is one.
     fn changed(&mut self, now: i64) -> Option<Event> {
-        let change = self.segment.change(KNOWN)?;
-        if change.statistic < self.threshold {
-            return None;
+        if let Some(change) = self.segment.change(KNOWN).filter(|c| c.statistic >= self.threshold) {
+            self.set_normal(change);
+            // What looked like stalls was the beginning of it.
+            let onset = self.seen[change.at].step;
+            self.pending.retain(|p| p.step < onset);
+            self.restart(change.at);
+            self.untold = Some((change.statistic, self.seen.len()));
         }
-        let event = self.change_event(change, now);
-        // What looked like stalls was the beginning of it.
-        let onset = self.seen[change.at].step;
-        self.pending.retain(|p| p.step < onset);
-        self.restart(change.at);
-        event
+        let (statistic, at) = self.untold?;
+        (self.seen.len() >= at).then(|| self.told(statistic, now)).flatten()
     }
 
-    fn change_event(&mut self, change: Change, now: i64) -> Option<Event> {
-        let (old, new) = self.seen.split_at(change.at);
-        let before = match self.normal {
-            Some(normal) => normal,
-            None => {
-                let mut sum = Segment::new(0.0, 0.0);
-                let mean = self.segment.mean();
-                old.iter().for_each(|s| sum.push(self.whitened(s, mean)));
-                if old.is_empty() { 0.0 } else { self.to_deviation(sum.mean()) }
-            }
-        };
-        let after: Vec<f64> = new.iter().map(|s| s.deviation).collect();
-        let after_level = median(&after).ok()?;
-        let excess = (after_level - before) / (1.0 + before);
-        // Efficiency of a median of normal noise: π/2.
-        let n = new.len() as f64;
-        let error = self.cov
-            * ((1.0 + self.rho) / (1.0 - self.rho) / n * std::f64::consts::FRAC_PI_2).sqrt();
-        let tolerance = (2.0 * error).max(0.002);
-        let kind = if self.normal.is_some() && excess.abs() <= tolerance {
+    /// The run's own level is that before its first change.
+    fn set_normal(&mut self, change: Change) {
+        if self.normal.is_some() {
+            return;
+        }
+        let mean = self.segment.mean();
+        let mut before = Segment::new(0.0, 0.0);
+        for s in &self.seen[..change.at] {
+            before.push(self.whitened(s, mean));
+        }
+        self.normal = Some(self.to_deviation(before.mean()));
+    }
+
+    /// Says what a new stretch is, once that is clear.
+    fn told(&mut self, statistic: f64, now: i64) -> Option<Event> {
+        let before = self.normal.unwrap_or(0.0);
+        let after: Vec<f64> = self.seen.iter().map(|s| s.deviation).collect();
+        let excess = (median(&after).ok()? - before) / (1.0 + before);
+        let n = after.len() as f64;
+        let spread = (1.0 + self.rho) / (1.0 - self.rho) / n;
+        // A median of normal noise has π/2 times the variance of its mean.
+        let error = self.cov * (spread * std::f64::consts::FRAC_PI_2).sqrt();
+        let was = self.excess;
+        let near = excess.abs() <= self.options.least.max(2.0 * error);
+        if near && was == 0.0 {
+            // Too small to be told, or not yet clear: look again when twice as much is known.
+            let clear = excess.abs() + 2.0 * error <= self.options.least || n > 512.0;
+            self.untold = (!clear).then_some((statistic, 2 * after.len()));
+            return None;
+        }
+        self.untold = None;
+        let kind = if near {
             EventKind::Back
-        } else if excess > 0.0 {
-            EventKind::Slower
-        } else {
+        } else if excess < 0.0 {
             EventKind::Faster
+        } else if was > 0.0 && excess < was {
+            EventKind::Eased
+        } else {
+            EventKind::Slower
         };
-        let extra_s: f64 = new.iter().map(|s| (s.deviation - before) * s.expected_s).sum();
-        if self.slower {
-            // Counted as slower from the last change on: these steps are of the next stretch.
-            self.slower_s -= extra_s;
+        let extra_s: f64 = self.seen.iter().map(|s| (s.deviation - before) * s.expected_s).sum();
+        self.excess = if near { 0.0 } else { excess };
+        // Steps since the change were counted as of the stretch before.
+        match (was > 0.0, self.excess > 0.0) {
+            (true, false) => self.slower_s -= extra_s,
+            (false, true) => self.slower_s += extra_s,
+            _ => {}
         }
-        let onset = new.first()?.step;
-        self.normal.get_or_insert(before);
-        self.slower = kind == EventKind::Slower;
-        if self.slower {
-            self.slower_s += extra_s;
-        }
-        let (probability, bound) = self
+        let (probability, probability_is_bound) = self
             .null
             .as_ref()
-            .map_or((f64::NAN, false), |n| n.probability(change.statistic, self.count as f64));
+            .map_or((f64::NAN, false), |n| n.probability(statistic, self.count as f64));
         let to_end = self.remaining().map(|r| r * excess * (1.0 + before) * self.base_s);
         Some(Event {
             kind,
-            step: onset,
+            step: self.seen.first()?.step,
             found_at: now,
             excess,
             excess_interval: Some((excess - 1.96 * error, excess + 1.96 * error)),
             probability,
-            probability_is_bound: bound,
-            extra_s: if kind == EventKind::Back { self.slower_s } else { extra_s },
-            extra_to_end_s: to_end.filter(|_| kind != EventKind::Back),
+            probability_is_bound,
+            extra_s: if near { self.slower_s } else { extra_s },
+            extra_to_end_s: to_end.filter(|_| !near),
         })
     }
 
@@ -378,7 +385,7 @@ impl Watcher {
     }
 
     /// Stalls that did not last.
-    fn settled(&mut self, now: i64) -> Vec<Event> {
+    pub(super) fn settled(&mut self, now: i64) -> Vec<Event> {
         let (done, waiting): (Vec<Pending>, Vec<Pending>) =
             self.pending.iter().partition(|p| p.age >= WAIT);
         self.pending = waiting;
@@ -390,77 +397,6 @@ impl Watcher {
             .collect()
     }
 
-    /// Whether the run's level is one of this system's, once.
-    fn judged_level(&mut self, now: i64) -> Option<Event> {
-        if self.level_told || self.normal.is_some() || self.segment.len() < LEVEL_STEPS {
-            return None;
-        }
-        self.level_told = true;
-        let (level, p) = self.level_and_probability();
-        let first = self.seen.first()?.step;
-        let extra_s = level * self.seen.iter().map(|s| s.expected_s).sum::<f64>();
-        (p < LEVEL_ALPHA).then(|| Event {
-            kind: EventKind::Level,
-            step: first,
-            found_at: now,
-            excess: level,
-            excess_interval: None,
-            probability: p,
-            probability_is_bound: false,
-            extra_s,
-            extra_to_end_s: self.remaining().map(|r| r * level * self.base_s),
-        })
-    }
-
-    /// The run's level, and how probable one as far out is.
-    fn level_and_probability(&self) -> (f64, f64) {
-        let deviations: Vec<f64> = self.seen.iter().map(|s| s.deviation).collect();
-        let level = self.normal.unwrap_or_else(|| median(&deviations).unwrap_or(0.0));
-        let noise = self.model.evidence.mean_variance(deviations.len() as f64)
-            * std::f64::consts::FRAC_PI_2;
-        let below = self.posterior.cdf(self.base_s.ln() + level.ln_1p(), noise);
-        (level, 2.0 * below.min(1.0 - below))
-    }
-
-    /// A slope over the present stretch, looked for at 128, 256, 512 … steps.
-    fn drifted(&mut self, now: i64) -> Option<Event> {
-        let n = self.seen.len();
-        if n < self.drift_next || self.threshold.is_infinite() {
-            return None;
-        }
-        self.drift_next = 2 * n;
-        let mean = self.segment.mean();
-        let y: Vec<f64> = self.seen.iter().map(|s| self.whitened(s, mean)).collect();
-        let middle = (n as f64 - 1.0) / 2.0;
-        let (mut cross, mut square) = (0.0, 0.0);
-        for (i, v) in y.iter().enumerate() {
-            let x = i as f64 - middle;
-            cross += x * v;
-            square += x * x;
-        }
-        let slope = cross / square;
-        let statistic = slope.abs() * square.sqrt();
-        let whole = self.to_deviation(slope) * n as f64;
-        let p = 2.0 * prism_stats::htest::normal_sf(statistic);
-        // Looked at once per doubling: some ten times in the longest run.
-        if p * 10.0 > 0.01 || whole.abs() < 0.002 {
-            return None;
-        }
-        let error = self.to_deviation(1.0 / square.sqrt()) * n as f64;
-        let rest = self.remaining();
-        Some(Event {
-            kind: EventKind::Drift,
-            step: self.seen.first()?.step,
-            found_at: now,
-            excess: whole,
-            excess_interval: Some((whole - 1.96 * error, whole + 1.96 * error)),
-            probability: (p * 10.0).max(1e-6),
-            probability_is_bound: p * 10.0 < 1e-6,
-            extra_s: 0.5 * whole * self.base_s * n as f64,
-            extra_to_end_s: rest.map(|r| self.base_s * (whole * r + 0.5 * whole / n as f64 * r * r)),
-        })
-    }
-
     /// The end of the log: stalls not yet said, and the whole.
     pub fn finish(mut self) -> (Vec<Event>, WatchSummary) {
         let now = self.last.unwrap_or(0);
@@ -468,25 +404,6 @@ impl Watcher {
         let events = self.settled(now);
         let summary = self.summary();
         (events, summary)
-    }
-
-    /// What was seen so far.
-    pub fn summary(&self) -> WatchSummary {
-        let known = !self.seen.is_empty();
-        let (level, p) = self.level_and_probability();
-        let now = if self.slower { self.level() } else { level };
-        WatchSummary {
-            steps: self.count,
-            last_step: self.last,
-            total_s: self.total_s,
-            expected_s: self.expected_s,
-            level_s: known.then(|| self.base_s * (1.0 + level)),
-            level_probability: known.then_some(p),
-            stalls_s: self.stalls_s,
-            slower_s: self.slower_s,
-            slower_now: self.slower,
-            remaining_s: self.remaining().map(|r| r * self.base_s * (1.0 + now)),
-        }
     }
 }
 
@@ -496,7 +413,11 @@ fn spread_of(posterior: &ScalePosterior) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {
         let middle = 0.5 * (low + high);
-        if posterior.cdf(centre + middle, 0.0) < 0.841_344_746 { low = middle } else { high = middle }
+        if posterior.cdf(centre + middle, 0.0) < 0.841_344_746 {
+            low = middle;
+        } else {
+            high = middle;
+        }
     }
     high.max(1e-9)
 }

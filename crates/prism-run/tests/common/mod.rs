@@ -2,12 +2,17 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::PathBuf;
 
-use prism_io::{LogFormat, Pause, PauseKind, StepLog};
-use prism_run::cross::{CrossValidation, System};
-use prism_run::separate;
+use prism_io::{LogFormat, Pause, PauseKind, StepLog, StepLogOptions, read_step_logs};
+use prism_run::cross::System;
+use prism_run::prior;
+use prism_run::{
+    Event, EventKind, Evidence, Separated, StepModel, WatchOptions, Watcher, separate,
+};
+use prism_stats::stream;
+use rand::RngExt;
+use rand_distr::{Distribution, Normal, StandardNormal, StudentT};
 
 /// A file of the data folder; none, said aloud, where it is missing.
 pub(crate) fn data(path: &str) -> Option<PathBuf> {
@@ -39,31 +44,22 @@ pub(crate) fn log(name: &str, step: Vec<i64>, step_s: Vec<f64>, evaluations: &[u
     }
 }
 
-/// The MLPerf logs, by system.
+/// Public logs of `MLPerf` submissions, by system.
 pub(crate) fn mlperf_logs() -> Option<Vec<(String, Vec<StepLog>)>> {
     let file = data("mlperf/steps.csv.gz")?;
-    let mut reader =
-        csv::Reader::from_reader(flate2::read::GzDecoder::new(File::open(file).unwrap()));
-    let mut runs: BTreeMap<(String, u32), Vec<(i64, i64, f64)>> = BTreeMap::new();
-    for row in reader.records() {
-        let row = row.unwrap();
-        let system = row.iter().take(4).collect::<Vec<_>>().join("/");
-        let entry = runs.entry((system, row[4].parse().unwrap())).or_default();
-        entry.push((row[5].parse().unwrap(), row[6].parse().unwrap(), row[9].parse().unwrap()));
-    }
-    let mut systems: BTreeMap<String, Vec<StepLog>> = BTreeMap::new();
-    for ((system, run), mut rows) in runs {
-        rows.sort_by_key(|r| r.0);
-        let evaluations: Vec<usize> =
-            (1..rows.len()).filter(|&i| rows[i].1 != rows[i - 1].1).collect();
-        let name = format!("{system}/{run}");
-        let (step, step_s) = rows.iter().map(|r| (r.0, r.2)).unzip();
-        systems.entry(system).or_default().push(log(&name, step, step_s, &evaluations));
-    }
-    Some(systems.into_iter().collect())
+    Some(by_system(read_step_logs(&file, &StepLogOptions::default()).unwrap()))
 }
 
-/// The MLPerf systems.
+/// Logs of one file by their system.
+pub(crate) fn by_system(logs: Vec<StepLog>) -> Vec<(String, Vec<StepLog>)> {
+    let mut systems: BTreeMap<String, Vec<StepLog>> = BTreeMap::new();
+    for log in logs {
+        systems.entry(log.system.clone().unwrap()).or_default().push(log);
+    }
+    systems.into_iter().collect()
+}
+
+/// Those logs, told apart.
 pub(crate) fn mlperf() -> Option<Vec<System>> {
     let to_system = |(name, logs): (String, Vec<StepLog>)| System {
         name,
@@ -72,35 +68,74 @@ pub(crate) fn mlperf() -> Option<Vec<System>> {
     Some(mlperf_logs()?.into_iter().map(to_system).collect())
 }
 
-/// Rows of a cross-validation.
-pub(crate) fn table(cross: &CrossValidation) -> String {
-    let mut out = String::new();
-    for r in &cross.runs {
-        let p = r.predicted;
-        out += &format!(
-            "{:<62} {} width {:.2} score {:.2} crps {:.3} err {:+.2}\n",
-            r.run,
-            if p.covered { "in " } else { "OUT" },
-            100.0 * p.width,
-            100.0 * p.score,
-            100.0 * r.crps,
-            100.0 * (r.actual_s / r.median_s - 1.0)
-        );
+/// Level of watched runs, seconds.
+pub(crate) const LEVEL_S: f64 = 6.0;
+
+/// Innovations with heavy tails, s.d. 1.
+pub(crate) fn heavy() -> impl Distribution<f64> {
+    StudentT::new(5.0).unwrap().map(|t: f64| t / (5.0_f64 / 3.0).sqrt())
+}
+
+/// A run: core `CoV` and correlation, stalls once in 200 steps, level shift per run, excess from a step on.
+pub(crate) fn watched_run(
+    seed: u64,
+    steps: usize,
+    cov: f64,
+    rho: f64,
+    onset: Option<(usize, f64)>,
+) -> StepLog {
+    let mut rng = stream(seed, "watched run", &[]);
+    let level = LEVEL_S * (1.0 + 0.001 * Normal::new(0.0, 1.0).unwrap().sample(&mut rng));
+    let mut z: f64 = StandardNormal.sample(&mut rng);
+    let step_s = (0..steps)
+        .map(|i| {
+            z = rho * z + (1.0 - rho * rho).sqrt() * heavy().sample(&mut rng);
+            let slow = onset.filter(|o| i >= o.0).map_or(1.0, |o| 1.0 + o.1);
+            let stall = if rng.random::<f64>() < 0.005 {
+                0.1 - 0.3 * rng.random::<f64>().ln()
+            } else {
+                0.0
+            };
+            level * (slow * (1.0 + cov * z) + stall)
+        })
+        .collect();
+    log(&format!("{seed}"), (0..steps as i64).collect(), step_s, &[])
+}
+
+pub(crate) fn calibrated(cov: f64, rho: f64) -> StepModel {
+    let runs: Vec<Separated> =
+        (0..3).map(|r| separate(&watched_run(900 + r, 600, cov, rho, None)).unwrap()).collect();
+    StepModel::new(Evidence::of(&runs).unwrap(), prior::mlperf()).unwrap()
+}
+
+pub(crate) fn watch(watcher: &Watcher, log: &StepLog) -> Vec<Event> {
+    let mut watcher = watcher.clone();
+    let mut pauses = log.pauses.iter().peekable();
+    let mut events = Vec::new();
+    for (i, (&step, &t)) in log.step.iter().zip(&log.step_s).enumerate() {
+        while let Some(p) = pauses.next_if(|p| p.after == i) {
+            watcher.pause(p.kind);
+        }
+        events.extend(watcher.push(step, t));
     }
-    for (name, s) in [
-        ("predicted", cross.predicted),
-        ("iid", cross.iid),
-        ("student", cross.student),
-        ("band", cross.band),
-    ] {
-        out += &format!(
-            "{name}: covers {} width mean {:.3} median {:.3} max {:.3} score {:.3} %\n",
-            s.covered,
-            100.0 * s.width_mean,
-            100.0 * s.width_median,
-            100.0 * s.width_max,
-            100.0 * s.score
-        );
-    }
-    out + &format!("crps {:.4} %, score to band {:.3}", 100.0 * cross.crps, cross.score_to_band)
+    let (last, summary) = watcher.finish();
+    events.extend(last);
+    assert_eq!(summary.steps as usize, log.step.len());
+    events
+}
+
+pub(crate) fn is_change(e: &Event) -> bool {
+    matches!(e.kind, EventKind::Slower | EventKind::Faster | EventKind::Back | EventKind::Eased)
+}
+
+/// Watches one public run with a profile of the other two.
+pub(crate) fn watch_public(system: &str, run: usize) -> Option<Vec<Event>> {
+    let logs = mlperf_logs()?;
+    let (_, runs) = logs.iter().find(|s| s.0.contains(system)).unwrap();
+    let others: Vec<Separated> =
+        (0..3).filter(|&r| r != run).map(|r| separate(&runs[r]).unwrap()).collect();
+    let model = StepModel::new(Evidence::of(&others).unwrap(), prior::mlperf()).unwrap();
+    let watcher = Watcher::new(&model, WatchOptions::default()).unwrap();
+    let events = watch(&watcher, &runs[run]);
+    Some(events)
 }

@@ -135,7 +135,9 @@ impl ScalePrior {
                 sum
             })
             .collect();
-        cumulative.iter_mut().for_each(|c| *c /= sum);
+        for c in &mut cumulative {
+            *c /= sum;
+        }
         Ok(ScalePosterior { cumulative, nodes: points.into_iter().map(|p| p.1).collect() })
     }
 
