@@ -20,6 +20,7 @@ use prism_graph::GraphError;
 use prism_io::IoError;
 use prism_job::{ImportError, JobFileError};
 use prism_report::ReportError;
+use prism_run::StepsError;
 
 /// The answer to a valid question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +101,12 @@ pub(crate) enum CliError {
     /// Another program's configuration that makes no job.
     #[error("`{file}` cannot be imported")]
     Import { file: String, source: ImportError },
+    /// Logs of steps that make no law.
+    #[error(transparent)]
+    Steps(#[from] StepsError),
+    /// A run profile or a prior that cannot be used.
+    #[error("`{file}` cannot be used")]
+    RunFile { file: String, source: StepsError },
     /// Threads that cannot be started.
     #[error("cannot start {threads} threads")]
     Threads { threads: usize, source: rayon::ThreadPoolBuildError },
@@ -151,6 +158,7 @@ impl CliError {
                 });
             }
             CliError::Planned { source, .. } => Some(source.hint()),
+            CliError::Steps(source) | CliError::RunFile { source, .. } => source.hint(),
             CliError::Threads { .. } => Some("lower `--threads`"),
             CliError::Input { .. } | CliError::Stdout { .. } => None,
         };

@@ -5,6 +5,7 @@
 //! | `args` | what can be typed, and nothing else |
 //! | `commands` | one file a command: engine calls, then a report |
 //! | `input` | traces and profiles, told apart by content |
+//! | `logs` | logs of step times |
 //! | `context` | settings of a run, its progress and its timing |
 //! | `snippet` | what is wrong with a job file, at its place in the text |
 //! | `printer` | owns standard output and standard error |
@@ -18,6 +19,7 @@ mod context;
 mod error;
 mod input;
 mod job;
+mod logs;
 mod planned;
 mod printer;
 mod snippet;

@@ -7,6 +7,7 @@
 
 mod blocks;
 mod calibrate;
+mod calibrate_run;
 mod check;
 mod chrome_trace;
 mod csv_table;
@@ -34,6 +35,9 @@ mod whatif_reference;
 
 pub use blocks::{bars, sparkline};
 pub use calibrate::{calibrate_csv, calibrate_document};
+pub use calibrate_run::{
+    CROSS_SCHEMA, CrossOutput, prior_csv, prior_document, run_profile_csv, run_profile_document,
+};
 pub use check::{CHECK_SCHEMA, CheckOutput, MemoryPart, StageFile, StepFile, ViolationFile};
 pub use chrome_trace::{ChromeTrace, Written};
 pub use csv_table::csv_text;

@@ -10,6 +10,7 @@ mod other;
 mod place;
 mod predict;
 mod replay;
+mod run;
 mod search;
 mod synth;
 mod trace;
@@ -31,6 +32,7 @@ pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 pub(crate) use place::{ObjectiveArg, PlaceArgs};
 pub(crate) use predict::{DrawsArg, IsaArg, ModelArg, OverArg, PredictArgs};
 pub(crate) use replay::ReplayArgs;
+pub(crate) use run::{CalibrateRunArgs, StepLogArgs, WatchArgs};
 pub(crate) use search::{PlanObjectiveArg, RangeArgs, SearchArgs};
 pub(crate) use synth::{DurationArg, EffectArg, Plan, SynthArgs};
 pub(crate) use trace::TimelineArgs;
@@ -62,6 +64,10 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Estimate the duration model of a trace and write it as a profile
     Calibrate(CalibrateArgs),
+    /// Learn the law of a job's steps from logs of its runs
+    CalibrateRun(CalibrateRunArgs),
+    /// Watch a log of steps against what was predicted of it
+    Watch(WatchArgs),
     /// Predict the distribution of step time from a trace, a profile or a job file
     Predict(PredictArgs),
     /// Write a job file from presets or from another program's configuration
@@ -102,6 +108,7 @@ impl Command {
         let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
         match self {
             Command::Calibrate(args) => is_stdout(&args.output),
+            Command::CalibrateRun(args) => is_stdout(&args.output),
             Command::Predict(args) => is_stdout(&args.output),
             Command::Place(args) => is_stdout(&args.output),
             Command::Check(args) => is_stdout(&args.output),
@@ -113,6 +120,7 @@ impl Command {
             Command::Trace(args) => args.output == Path::new("-"),
             Command::Whatif(args) => is_stdout(&args.heatmap),
             Command::Replay(_)
+            | Command::Watch(_)
             | Command::Explain(_)
             | Command::Validate(_)
             | Command::Diff(_)

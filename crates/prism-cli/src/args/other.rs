@@ -32,6 +32,14 @@ pub(crate) enum SchemaName {
     FitJob,
     /// `prism init --list … --json`
     Presets,
+    /// `prism calibrate-run --json`, and what `-o` writes
+    RunProfile,
+    /// What `prism calibrate-run --fit-prior -o` writes
+    RunPrior,
+    /// `prism calibrate-run --cross-validate --json`
+    CrossValidation,
+    /// `prism watch --json`: one line an event, the last the summary
+    Watch,
     /// A job file
     Job,
     /// `prism place --json`

@@ -3,10 +3,12 @@
 use clap::CommandFactory;
 use prism_engine::profile::Profile;
 use prism_report::{
-    CheckOutput, DiffOutput, ExplainOutput, FitClusterOutput, FitJobOutput, InitOutput,
+    CheckOutput, CrossOutput, WatchLine, DiffOutput, ExplainOutput, FitClusterOutput, FitJobOutput, InitOutput,
     PlaceOutput, PredictJobOutput, PredictOutput, PresetsOutput, ReplayOutput, SearchOutput,
     SynthOutput, TimelineOutput, ValidateOutput, WhatifOutput, WhatifReferenceOutput, schema_text,
 };
+
+use prism_run::{Prior, StepModel};
 
 use crate::args::{Cli, CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 use crate::context::Context;
@@ -24,6 +26,10 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::FitCluster => schema_text::<FitClusterOutput>(),
         SchemaName::FitJob => schema_text::<FitJobOutput>(),
         SchemaName::Presets => schema_text::<PresetsOutput>(),
+        SchemaName::RunProfile => schema_text::<StepModel>(),
+        SchemaName::RunPrior => schema_text::<Prior>(),
+        SchemaName::CrossValidation => schema_text::<CrossOutput>(),
+        SchemaName::Watch => schema_text::<WatchLine>(),
         SchemaName::Job => Ok(prism_job::job_schema_text()),
         SchemaName::Place => schema_text::<PlaceOutput>(),
         SchemaName::Search => schema_text::<SearchOutput>(),

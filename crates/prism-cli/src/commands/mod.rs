@@ -2,6 +2,7 @@
 
 mod about;
 mod calibrate;
+mod calibrate_run;
 mod check;
 mod diff;
 mod explain;
@@ -16,6 +17,7 @@ mod search;
 mod synth;
 mod trace;
 mod validate;
+mod watch;
 mod whatif;
 mod whatif_scenarios;
 
@@ -28,6 +30,8 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
     match command {
         Command::Replay(args) => replay::run(args, context),
         Command::Calibrate(args) => calibrate::run(args, context),
+        Command::CalibrateRun(args) => calibrate_run::run(args, context),
+        Command::Watch(args) => watch::run(args, context),
         Command::Predict(args) => predict::run(args, context),
         Command::Init(args) => init::run(args, context),
         Command::FitCluster(args) => fit_cluster::run(args, context),

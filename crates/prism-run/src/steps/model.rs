@@ -97,6 +97,22 @@ impl StepModel {
         Ok(self.posterior()?.level.centre().exp())
     }
 
+    /// Quantile of the level of one more run, seconds.
+    ///
+    /// # Errors
+    /// [`StepsError::Statistics`].
+    pub fn level_quantile_s(&self, p: f64) -> Result<f64, StepsError> {
+        Ok(self.posterior()?.level.quantile(p, 0.0).exp())
+    }
+
+    /// Mean rate of stalls that do not recur, per step.
+    ///
+    /// # Errors
+    /// [`StepsError::Statistics`].
+    pub fn stall_rate(&self) -> Result<f64, StepsError> {
+        Ok(self.posterior()?.rate.mean() / f64::from(self.evidence.averaged_over))
+    }
+
     /// Deviation of the core at a step id, as a share of the level.
     pub fn profile_at(&self, step: i64) -> f64 {
         let row = usize::try_from((step - self.evidence.first_step) / self.evidence.stride);

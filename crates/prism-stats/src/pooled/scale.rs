@@ -184,6 +184,18 @@ impl ScalePosterior {
         sum
     }
 
+    /// The x below which the next value is with probability `p`, with noise of variance `noise` of its own; NaN
+    /// for a `p` outside (0, 1).
+    pub fn quantile(&self, p: f64, noise: f64) -> f64 {
+        if !(p > 0.0 && p < 1.0) {
+            return f64::NAN;
+        }
+        let centre = self.centre();
+        let widest = self.nodes.last().map_or(1.0, |n| (n[0] + n[2] + noise).sqrt());
+        let reach = 40.0 * widest.max(f64::MIN_POSITIVE);
+        crate::root::bracketed(|x| self.cdf(x, noise) - p, centre - reach, centre + reach)
+    }
+
     /// Mean of the group's centre.
     pub fn centre(&self) -> f64 {
         let mut before = 0.0;

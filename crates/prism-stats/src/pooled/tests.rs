@@ -18,6 +18,10 @@ fn without_noise_the_next_value_is_students_t() {
         assert!((got - t_cdf(t, dof)).abs() < 1e-6, "{t}: {got} {}", t_cdf(t, dof));
     }
     assert!((posterior.centre() - mean).abs() < 1e-12);
+    for p in [1e-3, 0.05, 0.5, 0.9] {
+        assert!((posterior.cdf(posterior.quantile(p, 0.0), 0.0) - p).abs() < 1e-9);
+    }
+    assert!(posterior.quantile(1.0, 0.0).is_nan());
 }
 
 #[test]
