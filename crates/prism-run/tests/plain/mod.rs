@@ -8,10 +8,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp1, StandardNormal};
 
 /// What became of a run.
-pub struct Outcome {
-    pub total_s: f64,
-    pub causes_s: [f64; Cause::ALL.len()],
-    pub failures: f64,
+pub(crate) struct Outcome {
+    pub(crate) total_s: f64,
+    pub(crate) causes_s: [f64; Cause::ALL.len()],
+    pub(crate) failures: f64,
 }
 
 /// Why work stopped.
@@ -171,7 +171,7 @@ struct State {
 }
 
 /// Simulates a run; only failure clocks of finite rate are drawn.
-pub fn run(plan: &RunPlan, pace: &Pace, rng: ChaCha8Rng) -> Outcome {
+pub(crate) fn run(plan: &RunPlan, pace: &Pace, rng: ChaCha8Rng) -> Outcome {
     let classes = plan.failures.classes.len();
     let mut m = Machine {
         plan,
@@ -187,10 +187,11 @@ pub fn run(plan: &RunPlan, pace: &Pace, rng: ChaCha8Rng) -> Outcome {
         repairs_s: Vec::new(),
         returns_s: Vec::new(),
         failures: 0.0,
-        slice_s: if plan.diurnal.is_some() || !plan.slow.classes.is_empty() {
-            pace.core_s / 8.0
-        } else {
-            f64::INFINITY
+        slice_s: match plan.recovery.policy {
+            // Replicas come back within a step.
+            Policy::Elastic => pace.core_s / 100.0,
+            _ if plan.diurnal.is_some() || !plan.slow.classes.is_empty() => pace.core_s / 8.0,
+            _ => f64::INFINITY,
         },
         tentative: [0.0; Cause::ALL.len()],
     };
