@@ -79,6 +79,9 @@ impl Table {
         self.kept.clear();
         if let Some(t) = thinning {
             self.kept.extend(t.factors.iter().map(|f| f / t.envelope));
+            if self.kept.iter().all(|kept| *kept <= 0.0) {
+                self.total = 0.0;
+            }
         }
     }
 
@@ -89,8 +92,7 @@ impl Table {
             return Failure::NEVER;
         }
         let mut at_s = after_s;
-        // Where no class is kept, the thinned process never comes.
-        for _ in 0..1_000_000 {
+        loop {
             let wait: f64 = Exp1.sample(rng);
             at_s += wait / self.total;
             let u = rng.random::<f64>() * self.total;
@@ -104,6 +106,5 @@ impl Table {
             }
             return Failure { at_s, class };
         }
-        Failure::NEVER
     }
 }

@@ -14,7 +14,7 @@ use crate::outcome::{Cause, RunOutcome};
 use crate::{RunError, Steps};
 
 /// Failures after which a run is given up: it gets nowhere.
-const MOST_FAILURES: u32 = 1_000_000;
+pub(super) const MOST_FAILURES: u32 = 100_000;
 
 const CHECKPOINT: usize = 0;
 const EVALUATION: usize = 1;

@@ -39,7 +39,8 @@ pub struct Options {
     /// Seed: run i of one seed meets the same failures at the same times whatever is done about them,
     /// so that two plans can be compared run by run.
     pub seed: u64,
-    /// A run is given up after so many times what it takes without stops.
+    /// A run is given up, unfinished, after so many times what it takes without stops, or 100,000
+    /// failures.
     pub horizon: f64,
 }
 
