@@ -1,126 +1,29 @@
 //! One run.
 
-use prism_job::run::{Domain, Every, Policy, Rates, RunPlan};
+use prism_job::run::{Policy, Rates};
 use prism_stats::stream;
 use rand_chacha::ChaCha8Rng;
 
-use super::Options;
-use super::clock::{Failure, Table, Thinning};
-use super::episodes::{Episodes, Swing};
+use super::clock::{Failure, Table};
+use super::constants::{CHECKPOINT, Class, Constants, EVALUATION, SNAPSHOT};
+use super::episodes::Episodes;
 use super::pace::{check, level};
 use super::pool::Pool;
-use super::work::{Grid, Work};
+use super::work::Work;
 use crate::outcome::{Cause, RunOutcome};
 use crate::{RunError, Steps};
 
 /// Failures after which a run is given up: it gets nowhere.
 pub(super) const MOST_FAILURES: u32 = 100_000;
 
-const CHECKPOINT: usize = 0;
-const EVALUATION: usize = 1;
-const SNAPSHOT: usize = 2;
-
-/// What all runs of a plan share.
-pub(super) struct Constants<'a> {
-    plan: &'a RunPlan,
-    options: &'a Options,
-    thinning: Option<&'a Thinning>,
-    steps: u32,
-    classes: Vec<Class>,
-    /// Whether the rate of progress changes while the job runs.
-    modulated: bool,
-    swing: Option<Swing>,
-}
-
-/// What a failure of a class takes.
-#[derive(Clone, Copy, Debug)]
-struct Class {
-    detection_s: f64,
-    restart_s: f64,
-    repair_s: f64,
-    replaces: bool,
-    nodes: u32,
-    /// Replicas that lose a node; none where the job itself fails.
-    replicas: u32,
-    /// Whether a snapshot in memory outlives it.
-    memory: bool,
-}
-
-impl<'a> Constants<'a> {
-    pub(super) fn new(
-        plan: &'a RunPlan,
-        options: &'a Options,
-        thinning: Option<&'a Thinning>,
-    ) -> Constants<'a> {
-        let recovery = &plan.recovery;
-        let per_replica = recovery.elastic.map_or(1, |e| {
-            u32::try_from(plan.machines.nodes() / u64::from(e.replicas)).unwrap_or(u32::MAX)
-        });
-        let replicated = recovery.in_memory.is_some_and(|m| m.replicated);
-        let classes = plan.failures.classes.iter().map(|c| {
-            let nodes = plan.machines.nodes_lost(c.domain);
-            Class {
-                detection_s: c.detection_s.unwrap_or(recovery.detection_s),
-                restart_s: c.restart_s.unwrap_or(recovery.restart_s),
-                repair_s: c.repair_s.or(recovery.repair_s).unwrap_or(f64::INFINITY),
-                replaces: c.replaces,
-                nodes,
-                replicas: nodes.div_ceil(per_replica.max(1)),
-                memory: match c.domain {
-                    Domain::Job => true,
-                    Domain::Gpu | Domain::Node => replicated || !c.replaces,
-                    Domain::Rack | Domain::Switch => false,
-                },
-            }
-        });
-        let start_s = plan.start.map_or(0.0, prism_job::run::Moment::time_of_day_s);
-        let swing = plan.diurnal.filter(|d| d.amplitude > 0.0);
-        let elastic = recovery.policy == Policy::Elastic;
-        Constants {
-            plan,
-            options,
-            thinning,
-            steps: u32::try_from(plan.steps).unwrap_or(u32::MAX),
-            classes: classes.collect(),
-            modulated: swing.is_some() || !plan.slow.classes.is_empty() || elastic,
-            swing: swing.map(|d| Swing::new(&d, start_s)),
-        }
-    }
-
-    /// Checkpoints, evaluations and snapshots at a length of steps.
-    fn grids(&self, step_s: f64, after_evaluation_s: f64) -> [Grid; 3] {
-        let whole =
-            |seconds: f64| (seconds / step_s).round().clamp(1.0, f64::from(u32::MAX)) as u32;
-        let mut grids = [Grid::NEVER; 3];
-        if let Some(c) = self.plan.checkpoint {
-            let every = match c.every {
-                Every::Time(interval_s) => whole(interval_s),
-                Every::Steps(steps) => u32::try_from(steps).unwrap_or(u32::MAX),
-            };
-            let written = (c.write_s / step_s).ceil().min(f64::from(u32::MAX)) as u32;
-            grids[CHECKPOINT] = Grid { every: every.max(written), pause_s: c.blocking_s };
-        }
-        if let Some(e) = self.plan.evaluation {
-            let every = u32::try_from(e.every_steps).unwrap_or(u32::MAX);
-            grids[EVALUATION] = Grid { every, pause_s: e.duration_s + after_evaluation_s };
-        }
-        if let (Policy::InMemory, Some(m)) =
-            (self.plan.recovery.policy, self.plan.recovery.in_memory)
-        {
-            grids[SNAPSHOT] = Grid { every: whole(m.interval_s), pause_s: m.blocking_s };
-        }
-        grids
-    }
-}
-
 /// Memory that one run after another uses.
 #[derive(Default)]
 pub(super) struct Workspace {
-    table: Table,
-    filled: bool,
-    pool: Pool,
+    pub(super) table: Table,
+    pub(super) filled: bool,
+    pub(super) pool: Pool,
     /// When lost replicas come back, in no order.
-    returns_s: Vec<f64>,
+    pub(super) returns_s: Vec<f64>,
     /// Failures of each class.
     pub(super) failures: Vec<u32>,
     /// Work lost to each class, seconds.
@@ -185,43 +88,32 @@ pub(super) fn run(
 }
 
 /// A run on its way.
-struct Run<'a, 'c> {
-    c: &'a Constants<'c>,
-    w: &'a mut Workspace,
-    work: Work,
+pub(super) struct Run<'a, 'c> {
+    pub(super) c: &'a Constants<'c>,
+    pub(super) w: &'a mut Workspace,
+    pub(super) work: Work,
     /// Excess of the first steps after a start.
-    warm_up_s: f64,
-    rng: ChaCha8Rng,
-    episodes: Option<Episodes>,
+    pub(super) warm_up_s: f64,
+    pub(super) rng: ChaCha8Rng,
+    pub(super) episodes: Option<Episodes>,
     /// The next failure.
-    next: Failure,
+    pub(super) next: Failure,
     /// When the next maintenance is due.
-    maintenance_s: f64,
-    horizon_s: f64,
+    pub(super) maintenance_s: f64,
+    pub(super) horizon_s: f64,
     /// Now.
-    t: f64,
+    pub(super) t: f64,
     /// Step after which the job went on last.
-    from: u32,
+    pub(super) from: u32,
     /// Step of the last durable checkpoint.
-    durable: u32,
+    pub(super) durable: u32,
     /// Warm-up of this start.
-    warm_s: f64,
+    pub(super) warm_s: f64,
     /// Work done since this start, at the pace without slow-downs, seconds.
-    done_s: f64,
-    causes_s: [f64; Cause::ALL.len()],
-    failures: u32,
-    waits: u32,
-}
-
-/// A job that is down.
-#[derive(Clone, Copy, Debug)]
-struct Down {
-    /// When all nodes are there, as far as is known.
-    ready_s: f64,
-    /// Whether all of it is down; otherwise some replicas are up.
-    whole: bool,
-    /// Whether a snapshot in memory is left.
-    in_memory: bool,
+    pub(super) done_s: f64,
+    pub(super) causes_s: [f64; Cause::ALL.len()],
+    pub(super) failures: u32,
+    pub(super) waits: u32,
 }
 
 /// What stops a job that runs.
@@ -233,7 +125,7 @@ enum Stop {
 
 impl Run<'_, '_> {
     #[inline]
-    fn spend(&mut self, cause: Cause, seconds: f64) {
+    pub(super) fn spend(&mut self, cause: Cause, seconds: f64) {
         self.causes_s[cause as usize] += seconds;
     }
 
@@ -393,7 +285,7 @@ impl Run<'_, '_> {
     }
 
     /// The step at which the job could go on after a failure, having reached one.
-    fn kept(&self, class: Class, reached: u32) -> u32 {
+    pub(super) fn kept(&self, class: Class, reached: u32) -> u32 {
         match self.c.plan.recovery.policy {
             Policy::Elastic if self.shrinks(class) => reached,
             Policy::InMemory if class.memory => {
@@ -405,7 +297,7 @@ impl Run<'_, '_> {
     }
 
     /// Whether the replicas left can go on.
-    fn shrinks(&self, class: Class) -> bool {
+    pub(super) fn shrinks(&self, class: Class) -> bool {
         let replicas = self.c.plan.recovery.elastic.map_or(0, |e| e.replicas);
         let lost = self.w.returns_s.len() as u32;
         self.c.plan.recovery.policy == Policy::Elastic
@@ -414,7 +306,7 @@ impl Run<'_, '_> {
     }
 
     /// Counts the failure that has come, and draws the next.
-    fn count(&mut self) -> (usize, Class) {
+    pub(super) fn count(&mut self) -> (usize, Class) {
         let class = self.next.class as usize;
         self.failures += 1;
         self.w.failures[class] += 1;
@@ -422,7 +314,7 @@ impl Run<'_, '_> {
         (class, self.c.classes[class])
     }
 
-    fn lose(&mut self, class: usize, seconds: f64) {
+    pub(super) fn lose(&mut self, class: usize, seconds: f64) {
         self.spend(Cause::Lost, seconds);
         self.w.lost_s[class] += seconds;
     }
@@ -436,106 +328,6 @@ impl Run<'_, '_> {
         let lost_s = self.book(kept, reached);
         self.lose(index, lost_s);
         self.recover(class);
-    }
-
-    /// Recovers; failures on the way begin it anew.
-    fn recover(&mut self, mut class: Class) {
-        let mut down = Down {
-            ready_s: self.t,
-            whole: !self.shrinks(class),
-            in_memory: self.c.plan.recovery.policy == Policy::InMemory,
-        };
-        loop {
-            let phases = self.phases(class, &mut down);
-            if self.pass(phases) || self.t > self.horizon_s || self.failures >= MOST_FAILURES {
-                return;
-            }
-            let index;
-            (index, class) = self.count();
-            down.whole |= !self.shrinks(class);
-            let kept = if down.whole && !down.in_memory {
-                self.durable
-            } else {
-                self.kept(class, self.from)
-            };
-            // What was held in memory is lost with it.
-            let lost_s = f64::from(self.from - kept) * self.work.step_s;
-            self.spend(Cause::Steps, -lost_s);
-            self.lose(index, lost_s);
-            self.from = kept;
-            self.warm_s = self.warm_up_s;
-        }
-    }
-
-    /// What a recovery takes, in order.
-    fn phases(&mut self, class: Class, down: &mut Down) -> [(Cause, f64); 4] {
-        let recovery = &self.c.plan.recovery;
-        let noticed_s = self.t + class.detection_s;
-        let mut there_s = noticed_s;
-        if class.replaces && recovery.spares.is_some() {
-            there_s = self.w.pool.take(class.nodes, noticed_s, class.repair_s);
-            self.waits += u32::from(there_s > noticed_s);
-        }
-        down.in_memory &= class.memory;
-        if self.shrinks(class) {
-            let back_s = there_s + class.restart_s;
-            self.w.returns_s.extend(std::iter::repeat_n(back_s, class.replicas as usize));
-        } else {
-            down.ready_s = down.ready_s.max(there_s);
-            if recovery.policy == Policy::Elastic && class.replicas > 0 {
-                // Too few replicas are left: all come back together.
-                down.ready_s = self.w.returns_s.iter().copied().fold(down.ready_s, f64::max);
-                self.w.returns_s.clear();
-            }
-        }
-        let wait_s = (down.ready_s - noticed_s).max(0.0);
-        let (cause, seconds, load_s) = if down.whole {
-            (Cause::Restart, self.restart_s(class, wait_s), self.load_s(down.in_memory))
-        } else {
-            self.warm_s = 0.0;
-            (Cause::Resize, recovery.elastic.map_or(0.0, |e| e.shrink_s), 0.0)
-        };
-        [
-            (Cause::Detection, class.detection_s),
-            (Cause::Waiting, wait_s),
-            (cause, seconds),
-            (Cause::Load, load_s),
-        ]
-    }
-
-    /// A restart, or the swap of a standby that did not have to be waited for.
-    fn restart_s(&self, class: Class, wait_s: f64) -> f64 {
-        let recovery = &self.c.plan.recovery;
-        let swaps = recovery.policy == Policy::WarmStandby && class.replaces && wait_s == 0.0;
-        recovery.standby_swap_s.filter(|_| swaps).unwrap_or(class.restart_s)
-    }
-
-    fn load_s(&self, in_memory: bool) -> f64 {
-        match self.c.plan.recovery.in_memory {
-            Some(m) if in_memory => m.load_s,
-            _ => self.c.plan.checkpoint.map_or(0.0, |c| c.load_s),
-        }
-    }
-
-    /// Goes through phases until a failure; whether they were completed.
-    #[inline]
-    fn pass(&mut self, phases: [(Cause, f64); 4]) -> bool {
-        let end_s = self.t + phases.iter().map(|p| p.1).sum::<f64>();
-        if self.next.at_s >= end_s {
-            for (cause, seconds) in phases {
-                self.spend(cause, seconds);
-            }
-            self.t = end_s;
-            return true;
-        }
-        let mut left_s = self.next.at_s - self.t;
-        for (cause, seconds) in phases {
-            let spent_s = seconds.min(left_s);
-            self.spend(cause, spent_s);
-            left_s -= spent_s;
-        }
-        self.t = self.next.at_s;
-        false
     }
 
     /// A planned stop: state is saved, nothing is lost but the step under way, and nothing fails.

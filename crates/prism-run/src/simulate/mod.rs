@@ -17,10 +17,12 @@
 //! - Slow-downs, maintenance and repairs go on while the job is down.
 
 mod clock;
+mod constants;
 mod engine;
 mod episodes;
 mod pace;
 mod pool;
+mod recover;
 mod work;
 
 use prism_job::run::RunPlan;
@@ -29,7 +31,8 @@ use rayon::prelude::*;
 pub(crate) use clock::Thinning;
 
 use crate::{RunError, Runs, Steps, error::positive};
-use engine::{Constants, Workspace};
+use constants::Constants;
+use engine::Workspace;
 
 /// How many runs, and which.
 #[derive(Clone, Copy, Debug, PartialEq)]
