@@ -334,6 +334,18 @@ fn greyhounds_jobs() {
 }
 
 #[test]
+fn lemons_last_from_start_to_end() {
+    let plan = plan("steps = 100\ngpus = 256\nslow = { preset = \"lemon\" }");
+    let runs = simulate(&even(10.0), &plan, &options(20_000)).unwrap();
+    let found = slow_cost(&runs, 0.05, 0.99999).unwrap();
+    // One of 32 nodes or more.
+    let hit = 1.0 - 0.995_f64.powi(32);
+    assert!(found.hit.lower < hit && hit < found.hit.upper, "{found:?}");
+    assert_eq!(found.hit, found.above);
+    assert!((found.slower.value / found.hit.value - 0.1).abs() < 1e-9);
+}
+
+#[test]
 fn summaries() {
     let text = format!("{LLAMA}gpu_hour_usd = 2.0\nrecovery = {{ restart = \"8min\" }}");
     let runs = simulate(&even(10.0), &plan(&text), &options(1_000)).unwrap();
