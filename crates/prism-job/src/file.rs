@@ -8,6 +8,7 @@ mod plan;
 mod quantity;
 mod raw;
 mod resolve;
+mod run;
 mod variability;
 mod violation;
 mod write;
@@ -16,8 +17,9 @@ use std::path::{Path, PathBuf};
 
 pub use quantity::{
     Bandwidth, BandwidthUnit, Dimension, Quantity, QuantityError, Rate, RateUnit, Size, SizeUnit,
-    Time, TimeUnit,
+    Span, SpanUnit, Time, TimeUnit,
 };
+pub use run::{RunDefaults, parse_run_plan};
 pub use violation::{JobFileError, Violation, Violations};
 pub(crate) use write::text as toml_text;
 pub use write::to_toml;

@@ -2,7 +2,7 @@
 
 use prism_stats::{Distribution, Law};
 
-use crate::{Cluster, Model, Plan, Variability};
+use crate::{Cluster, Model, Plan, RunPlan, Variability};
 
 /// A training job: what is trained, how, on what.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub struct Job {
     pub cluster: Cluster,
     /// What varies.
     pub variability: Variability,
+    /// The run, from its first step to its last; `None` where only steps are asked about.
+    pub run: Option<RunPlan>,
 }
 
 /// Batch and sequence.

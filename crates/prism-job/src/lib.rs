@@ -17,13 +17,15 @@ mod model;
 mod plan;
 pub mod presets;
 mod rules;
+pub mod run;
 mod variability;
 
 pub use cluster::{Cluster, Efficiency, Gpu, Network, Tier};
 pub use file::{
     Bandwidth, BandwidthUnit, Dimension, JOB_SCHEMA, JobFileError, Quantity, QuantityError, Rate,
-    RateUnit, ReadJob, ReadOptions, Size, SizeUnit, Time, TimeUnit, Violation, Violations,
-    job_schema, job_schema_text, parse_job, read_job, to_toml,
+    RateUnit, ReadJob, ReadOptions, RunDefaults, Size, SizeUnit, Span, SpanUnit, Time, TimeUnit,
+    Violation, Violations, job_schema, job_schema_text, parse_job, parse_run_plan, read_job,
+    to_toml,
 };
 pub use import::{
     ImportError, ImportedModel, JobText, hugging_face_model, import_hugging_face, import_megatron,
@@ -35,4 +37,5 @@ pub use plan::{
     AttentionKernel, Fsdp, Overlap, Plan, Precision, Recompute, ScheduleName, ZeroStage,
 };
 pub use rules::{BrokenRule, nearest_plans};
+pub use run::RunPlan;
 pub use variability::{Hang, Laggards, MicrobatchSpread, Variability};

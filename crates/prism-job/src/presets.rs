@@ -22,7 +22,7 @@ pub struct Listed {
 }
 
 /// Whether two names are the same but for case and `_` or `-`.
-fn same_name(a: &str, b: &str) -> bool {
+pub(crate) fn same_name(a: &str, b: &str) -> bool {
     let plain = |c: u8| if c == b'_' { b'-' } else { c.to_ascii_lowercase() };
     a.len() == b.len() && a.bytes().map(plain).eq(b.bytes().map(plain))
 }

@@ -72,6 +72,7 @@ fn job(name: &str, model: prism_job::Model, shape: &Shape, cluster: Cluster) -> 
         },
         cluster,
         variability: presets::variability("none").unwrap(),
+        run: None,
     }
 }
 

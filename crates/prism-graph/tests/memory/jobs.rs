@@ -97,7 +97,15 @@ fn job(model: Model, seq_len: u32) -> Job {
     let training =
         Training { seq_len, global_batch_size: 64, micro_batch_size: 1, sequences: None };
     let name = model.name.clone();
-    Job { name, model, training, plan: plan(), cluster: cluster(), variability: variability() }
+    Job {
+        name,
+        model,
+        training,
+        plan: plan(),
+        cluster: cluster(),
+        variability: variability(),
+        run: None,
+    }
 }
 
 /// A GPT of Korthikanti et al. (arXiv 2205.05198, table 3), spread as there.

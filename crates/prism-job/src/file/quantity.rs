@@ -16,7 +16,7 @@ pub trait Dimension {
     const NAME: &'static str;
     /// Well-formed examples, for messages and the schema.
     const EXAMPLES: [&'static str; 2];
-    /// Units, the preferred ones first; the last is the base unit and renders every value exactly.
+    /// Units, the preferred ones first; the base unit is among them and renders every value exactly.
     const UNITS: &'static [Unit];
 }
 
@@ -32,6 +32,9 @@ pub enum TimeUnit {}
 /// Floating-point operations per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateUnit {}
+/// Seconds, of what takes minutes to weeks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanUnit {}
 
 const GIB: f64 = 1_073_741_824.0;
 
@@ -104,6 +107,19 @@ impl Dimension for RateUnit {
     ];
 }
 
+impl Dimension for SpanUnit {
+    const NAME: &'static str = "duration";
+    const EXAMPLES: [&'static str; 2] = ["30min", "3.09h"];
+    const UNITS: &'static [Unit] = &[
+        ("s", 0, 1.0),
+        ("min", 0, 60.0),
+        ("h", 0, 3_600.0),
+        ("d", 0, 86_400.0),
+        ("ms", -3, 1.0),
+        ("us", -6, 1.0),
+    ];
+}
+
 /// A finite number of at least 0 in the base unit: bytes per second, bytes, seconds, FLOP per
 /// second. In a file it is text with a unit; a number alone is refused.
 pub struct Quantity<D>(f64, PhantomData<D>);
@@ -116,6 +132,8 @@ pub type Size = Quantity<SizeUnit>;
 pub type Time = Quantity<TimeUnit>;
 /// FLOP per second, from text such as `989TFLOPS`.
 pub type Rate = Quantity<RateUnit>;
+/// Seconds, from text such as `30min`, `3.09h` or `14d`.
+pub type Span = Quantity<SpanUnit>;
 
 /// Text that is no quantity; the message names the units.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -356,6 +374,9 @@ mod tests {
         assert_eq!(Time::parse("5us").unwrap().value(), 5e-6);
         assert_eq!(Time::parse("1.5ms").unwrap().value(), 0.0015);
         assert_eq!(Time::parse("1e3us").unwrap().value(), 0.001);
+        assert_eq!(Span::parse("30min").unwrap().value(), 1_800.0);
+        assert_eq!(Span::parse("3.09h").unwrap().value(), 3.09 * 3_600.0);
+        assert_eq!(Span::parse("14 d").unwrap().value(), 1_209_600.0);
         assert_eq!(Rate::parse("989TFLOPS").unwrap().value(), 989e12);
         assert_eq!(Rate::parse("2.5PFLOP/s").unwrap().value(), 2.5e15);
     }
@@ -387,6 +408,7 @@ mod tests {
         #[test]
         fn any_value_round_trips(value in 0.0f64..1e18) {
             prop_assert_eq!(Bandwidth::parse(&Bandwidth::new(value).to_string()).unwrap().value(), value);
+            prop_assert_eq!(Span::parse(&Span::new(value).to_string()).unwrap().value(), value);
             prop_assert_eq!(Time::parse(&Time::new(value).to_string()).unwrap().value(), value);
         }
 

@@ -5,6 +5,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::quantity::{Bandwidth, Rate, Size, Time};
+use super::run::RawRun;
 use crate::{AttentionKernel, Precision, Recompute, ScheduleName, ZeroStage};
 
 /// A training job: model, training, parallelism, cluster, variability.
@@ -26,6 +27,8 @@ pub(crate) struct RawJob {
     pub(crate) cluster: Option<RawCluster>,
     /// What varies; the preset `dedicated` if left out.
     pub(crate) variability: Option<RawVariability>,
+    /// The run, from its first step to its last.
+    pub(crate) run: Option<RawRun>,
 }
 
 /// The network, with Hugging Face's names. A preset or a `config.json` gives what is left out.

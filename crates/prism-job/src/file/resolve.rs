@@ -4,7 +4,9 @@ use super::document::Document;
 use super::nearest::{listed, nearest};
 use super::raw::RawJob;
 use super::violation::Violation;
-use super::{JOB_SCHEMA, ReadJob, ReadOptions, cluster, model, plan, variability};
+use super::{
+    JOB_SCHEMA, ReadJob, ReadOptions, RunDefaults, cluster, model, plan, run, variability,
+};
 use crate::rules::{BrokenRule, nearest_plans};
 use crate::{Job, Plan, Training};
 
@@ -29,7 +31,13 @@ pub(super) fn read(text: &str, options: &ReadOptions) -> Result<ReadJob, Refusal
     let cluster = cluster::resolve(&mut r, raw_cluster, gpus, plan.gpus());
     let variability = variability::resolve(&mut r, &raw.variability.unwrap_or_default());
     let name = raw.name.unwrap_or_else(|| model.name.clone());
-    let job = Job { name, model, training, plan, cluster, variability };
+    let mut job = Job { name, model, training, plan, cluster, variability, run: None };
+    let defaults = RunDefaults {
+        gpus: Some(job.gpus()),
+        gpus_per_node: Some(job.cluster.gpus_per_node),
+        tokens_per_step: Some(job.tokens()),
+    };
+    job.run = raw.run.map(|raw| run::resolve(&mut r, &raw, &defaults));
     r.finish(job)
 }
 
@@ -53,7 +61,7 @@ fn training(r: &mut Resolver, raw: super::raw::RawTraining) -> Training {
 
 /// The file on its way to a job, with what is wrong so far.
 pub(super) struct Resolver<'t> {
-    document: Document<'t>,
+    pub(super) document: Document<'t>,
 }
 
 impl Resolver<'_> {

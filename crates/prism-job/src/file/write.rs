@@ -24,35 +24,43 @@ pub fn to_toml(job: &Job) -> String {
     plan(&mut out, &job.plan);
     cluster(&mut out, &job.cluster);
     variability(&mut out, &job.variability);
+    if let Some(plan) = &job.run {
+        super::run::write_run(&mut out, plan);
+    }
     out.0
 }
 
 /// TOML text in the making.
-struct Writer(String);
+pub(super) struct Writer(String);
 
 impl Writer {
-    fn section(&mut self, name: &str) {
+    pub(super) fn section(&mut self, name: &str) {
         let _ = write!(self.0, "\n[{name}]\n");
     }
 
-    fn key(&mut self, key: &str, value: &str, comment: &str) {
+    /// An entry of an array of tables.
+    pub(super) fn table(&mut self, name: &str) {
+        let _ = write!(self.0, "\n[[{name}]]\n");
+    }
+
+    pub(super) fn key(&mut self, key: &str, value: &str, comment: &str) {
         let gap = if comment.is_empty() { "" } else { "  # " };
         let _ = writeln!(self.0, "{key} = {value}{gap}{comment}");
     }
 
-    fn int(&mut self, key: &str, value: impl Into<u64>, comment: &str) {
+    pub(super) fn int(&mut self, key: &str, value: impl Into<u64>, comment: &str) {
         self.key(key, &value.into().to_string(), comment);
     }
 
-    fn float(&mut self, key: &str, value: f64, comment: &str) {
+    pub(super) fn float(&mut self, key: &str, value: f64, comment: &str) {
         self.key(key, &float(value), comment);
     }
 
-    fn flag(&mut self, key: &str, value: bool, comment: &str) {
+    pub(super) fn flag(&mut self, key: &str, value: bool, comment: &str) {
         self.key(key, if value { "true" } else { "false" }, comment);
     }
 
-    fn word(&mut self, key: &str, value: &impl Serialize, comment: &str) {
+    pub(super) fn word(&mut self, key: &str, value: &impl Serialize, comment: &str) {
         let word = serde_json::to_value(value).ok();
         let word = word.as_ref().and_then(|w| w.as_str()).unwrap_or_default();
         self.key(key, &text(word), comment);
@@ -69,7 +77,7 @@ fn float(value: f64) -> String {
     if value.is_nan() { "nan".to_owned() } else { format!("{value:?}") }
 }
 
-fn quoted(quantity: impl std::fmt::Display) -> String {
+pub(super) fn quoted(quantity: impl std::fmt::Display) -> String {
     format!("\"{quantity}\"")
 }
 
@@ -185,7 +193,7 @@ fn cluster(out: &mut Writer, c: &Cluster) {
     network(out, "cluster.nvlink", &c.nvlink);
     network(out, "cluster.network", &c.network);
     for tier in &c.tiers {
-        let _ = write!(out.0, "\n[[cluster.tiers]]\n");
+        out.table("cluster.tiers");
         out.int("gpus", tier.gpus, "inside this level of the network");
         out.key("latency", &quoted(Time::new(tier.latency_s)), "added");
         out.float("oversubscription", tier.oversubscription, "");
