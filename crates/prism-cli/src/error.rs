@@ -20,7 +20,7 @@ use prism_graph::GraphError;
 use prism_io::IoError;
 use prism_job::{ImportError, JobFileError};
 use prism_report::ReportError;
-use prism_run::StepsError;
+use prism_run::{RunError, StepsError};
 
 /// The answer to a valid question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(crate) enum Outcome {
     Yes,
     /// No: exit code 1.
     No,
+    /// Stopped by the user; what there was is written: exit code 130.
+    Interrupted,
 }
 
 /// Why a command failed: exit code 2.
@@ -104,6 +106,9 @@ pub(crate) enum CliError {
     /// Logs of steps that make no law.
     #[error(transparent)]
     Steps(#[from] StepsError),
+    /// A run that is refused.
+    #[error("no answer for this run")]
+    Run { source: RunError },
     /// A run profile or a prior that cannot be used.
     #[error("`{file}` cannot be used")]
     RunFile { file: String, source: StepsError },
@@ -158,6 +163,7 @@ impl CliError {
                 });
             }
             CliError::Planned { source, .. } => Some(source.hint()),
+            CliError::Run { source } => return Some(source.hint()),
             CliError::Steps(source) | CliError::RunFile { source, .. } => source.hint(),
             CliError::Threads { .. } => Some("lower `--threads`"),
             CliError::Input { .. } | CliError::Stdout { .. } => None,

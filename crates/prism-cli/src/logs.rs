@@ -51,7 +51,10 @@ pub(crate) fn chosen(
     names.dedup();
     if let Some(wanted) = system {
         if !names.iter().any(|n| n == wanted) {
-            return Err(usage(format!("no system `{wanted}` in the logs"), listed("systems", &names)));
+            return Err(usage(
+                format!("no system `{wanted}` in the logs"),
+                listed("systems", &names),
+            ));
         }
     } else if names.len() > 1 {
         return Err(usage(
@@ -59,10 +62,8 @@ pub(crate) fn chosen(
             format!("choose one with `--system`; {}", listed("systems", &names)),
         ));
     }
-    let of_system: Vec<StepLog> = logs
-        .into_iter()
-        .filter(|l| system.is_none() || l.system.as_deref() == system)
-        .collect();
+    let of_system: Vec<StepLog> =
+        logs.into_iter().filter(|l| system.is_none() || l.system.as_deref() == system).collect();
     if runs.is_empty() {
         return Ok(of_system);
     }
@@ -113,8 +114,7 @@ pub(crate) fn systems(logs: &[StepLog], context: &Context) -> Vec<System> {
 }
 
 fn folder(file: &Path) -> String {
-    file.parent().and_then(Path::file_name).map_or_else(
-        || input::name(file),
-        |folder| folder.to_string_lossy().into_owned(),
-    )
+    file.parent()
+        .and_then(Path::file_name)
+        .map_or_else(|| input::name(file), |folder| folder.to_string_lossy().into_owned())
 }

@@ -6,6 +6,7 @@
 //! | `commands` | one file a command: engine calls, then a report |
 //! | `input` | traces and profiles, told apart by content |
 //! | `logs` | logs of step times |
+//! | `steps` | how long steps take, from whatever says it |
 //! | `context` | settings of a run, its progress and its timing |
 //! | `snippet` | what is wrong with a job file, at its place in the text |
 //! | `printer` | owns standard output and standard error |
@@ -23,6 +24,7 @@ mod logs;
 mod planned;
 mod printer;
 mod snippet;
+mod steps;
 
 use std::process::ExitCode;
 
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
     match done {
         Ok(Outcome::Yes) => ExitCode::SUCCESS,
         Ok(Outcome::No) => ExitCode::from(1),
+        Ok(Outcome::Interrupted) => ExitCode::from(130),
         Err(e) if e.is_broken_pipe() => ExitCode::SUCCESS,
         Err(e) => {
             Printer::new(&cli.global, false).error(&e);

@@ -48,9 +48,9 @@ fn runs_table(model: &StepModel) -> Table {
     for r in &e.runs {
         table.row(vec![
             r.name.clone(),
-            count(r.steps as f64),
+            count(r.steps as usize),
             format!("{:.5}", r.level_s),
-            count(r.core_rows as f64 * f64::from(e.averaged_over)),
+            count(r.core_rows * e.averaged_over as usize),
             format!("{:+.2}", r.warm_up),
             r.stalls.len().to_string(),
         ]);
@@ -141,7 +141,7 @@ pub fn run_profile_document(model: &StepModel) -> Result<Document, StepsError> {
         "{} run{}, {} steps: a core step takes {}",
         e.runs.len(),
         if e.runs.len() == 1 { "" } else { "s" },
-        count(steps as f64),
+        count(steps as usize),
         seconds(model.core_s()?)
     ));
     document.table(runs_table(model));
@@ -267,8 +267,8 @@ impl CrossOutput {
     /// [`ReportError::Csv`].
     pub fn csv(&self) -> Result<String, ReportError> {
         let header = [
-            "system", "run", "steps", "actual_s", "median_s", "lower_s", "upper_s", "covered", "width",
-            "score", "crps",
+            "system", "run", "steps", "actual_s", "median_s", "lower_s", "upper_s", "covered",
+            "width", "score", "crps",
         ];
         let rows: Vec<Vec<String>> = self
             .result

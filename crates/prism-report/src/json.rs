@@ -15,6 +15,16 @@ pub fn json_text<T: Serialize>(value: &T) -> Result<String, ReportError> {
     Ok(text)
 }
 
+/// A value as JSON on one line, with a line end.
+///
+/// # Errors
+/// As [`json_text`].
+pub fn json_line<T: Serialize>(value: &T) -> Result<String, ReportError> {
+    let mut text = serde_json::to_string(value)?;
+    text.push('\n');
+    Ok(text)
+}
+
 /// The JSON schema (draft 2020-12) of a type, with a line end.
 ///
 /// # Errors

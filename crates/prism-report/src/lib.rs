@@ -25,11 +25,13 @@ mod predict;
 mod predict_job;
 mod replay;
 mod resized;
+mod run;
 mod search;
 mod style;
 mod synth;
 mod timeline;
 mod validate;
+mod watch;
 mod whatif;
 mod whatif_reference;
 
@@ -47,7 +49,7 @@ pub use error::ReportError;
 pub use explain::{EXPLAIN_SCHEMA, ExplainOutput};
 pub use fit::{FIT_CLUSTER_SCHEMA, FIT_JOB_SCHEMA, FitClusterOutput, FitJobOutput, FittedPoint};
 pub use init::{INIT_SCHEMA, InitOutput, PRESETS_SCHEMA, Preset, PresetsOutput};
-pub use json::{json_text, schema_text};
+pub use json::{json_line, json_text, schema_text};
 pub use number::{Scale, big, count, p_value, percent, quantile_name, seconds};
 pub use place::{PLACE_SCHEMA, PlaceOutput};
 pub use planned::{
@@ -57,10 +59,16 @@ pub use predict::{InputKind, ModelKind, Over, PredictOutput, RequirementResult};
 pub use predict_job::{PREDICT_JOB_SCHEMA, PredictJobOutput};
 pub use replay::{REPLAY_SCHEMA, ReplayOutput};
 pub use resized::{ResizedOutput, SizeChange};
+pub use run::{
+    BoundResult, DoneAt, RUN_SCHEMA, RunOutput, RunSetting, ThroughputAbove, TotalHistogram,
+};
 pub use search::{SEARCH_SCHEMA, SearchOutput};
 pub use style::{Style, Tone};
 pub use synth::{SYNTH_SCHEMA, SynthOutput};
 pub use timeline::{TIMELINE_SCHEMA, TimelineOutput};
 pub use validate::ValidateOutput;
+pub use watch::{
+    WATCH_SCHEMA, WatchEnd, WatchLine, watch_csv, watch_end_document, watch_event_text,
+};
 pub use whatif::{WHATIF_SCHEMA, WhatifOutput};
 pub use whatif_reference::{WHATIF_REFERENCE_SCHEMA, WhatifReferenceOutput};

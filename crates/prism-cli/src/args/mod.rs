@@ -32,12 +32,15 @@ pub(crate) use other::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 pub(crate) use place::{ObjectiveArg, PlaceArgs};
 pub(crate) use predict::{DrawsArg, IsaArg, ModelArg, OverArg, PredictArgs};
 pub(crate) use replay::ReplayArgs;
-pub(crate) use run::{CalibrateRunArgs, StepLogArgs, WatchArgs};
+pub(crate) use run::{
+    AnalysisArg, CalibrateRunArgs, Counted, Rate, RunArgs, RunBound, RunStatistic, StepLogArgs,
+    WatchArgs,
+};
 pub(crate) use search::{PlanObjectiveArg, RangeArgs, SearchArgs};
 pub(crate) use synth::{DurationArg, EffectArg, Plan, SynthArgs};
 pub(crate) use trace::TimelineArgs;
 pub(crate) use validate::ValidateArgs;
-pub(crate) use values::{Guarantee, Requirement, Statistic};
+pub(crate) use values::{Guarantee, Relation, Requirement, Statistic};
 pub(crate) use whatif::WhatifArgs;
 
 /// Turns traces of distributed-training jobs into probability distributions of step time
@@ -66,6 +69,8 @@ pub(crate) enum Command {
     Calibrate(CalibrateArgs),
     /// Learn the law of a job's steps from logs of its runs
     CalibrateRun(CalibrateRunArgs),
+    /// Predict a whole run: when it ends, with what probability, and where its time goes
+    Run(RunArgs),
     /// Watch a log of steps against what was predicted of it
     Watch(WatchArgs),
     /// Predict the distribution of step time from a trace, a profile or a job file
@@ -110,6 +115,7 @@ impl Command {
             Command::Calibrate(args) => is_stdout(&args.output),
             Command::CalibrateRun(args) => is_stdout(&args.output),
             Command::Predict(args) => is_stdout(&args.output),
+            Command::Run(args) => is_stdout(&args.output),
             Command::Place(args) => is_stdout(&args.output),
             Command::Check(args) => is_stdout(&args.output),
             Command::FitCluster(args) => is_stdout(&args.output),

@@ -38,6 +38,8 @@ pub(crate) enum SchemaName {
     RunPrior,
     /// `prism calibrate-run --cross-validate --json`
     CrossValidation,
+    /// `prism run --json`
+    Run,
     /// `prism watch --json`: one line an event, the last the summary
     Watch,
     /// A job file

@@ -70,7 +70,11 @@ fn time_column(text: &str) -> Result<(String, f64), String> {
         format!("`{text}` has no unit; write `{text}:s`, `{text}:ms` or `{text}:us`")
     })?;
     let unit = values::duration(&format!("1{unit}"))?;
-    if name.is_empty() { Err(format!("no column in `{text}`")) } else { Ok((name.to_owned(), unit)) }
+    if name.is_empty() {
+        Err(format!("no column in `{text}`"))
+    } else {
+        Ok((name.to_owned(), unit))
+    }
 }
 
 /// A positive number.
@@ -171,4 +175,221 @@ pub(crate) struct WatchArgs {
     pub(crate) require: Vec<Requirement>,
     #[command(flatten)]
     pub(crate) read: StepLogArgs,
+}
+
+/// What else `prism run` looks into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum AnalysisArg {
+    /// The best interval between checkpoints, and the cost of being off it
+    Interval,
+    /// How many spare nodes
+    Spares,
+    /// What each class of failures costs
+    Sensitivity,
+    /// Restart, warm standby, elastic, in-memory checkpoints side by side
+    Policies,
+    /// All of them that the plan has what it takes for
+    All,
+}
+
+/// Predict a whole run: when it ends, with what probability, and where its time goes
+///
+/// How long steps take comes from a run profile (`prism calibrate-run`), a job file, what `prism predict --json`
+/// wrote, or `--step-time`. What interrupts the run, and what is done about it, is the section `[run]` of the job
+/// file, or of a file of its own (`--plan`); the flags below and `--set run.KEY=VALUE` replace its keys.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  prism run job.toml
+  prism run run-profile.json --plan run.toml --require 'p95<60d'
+  prism run --step-time 10s --steps 466560 --gpus 16384 --failures llama3-405b \\
+      --checkpoint-interval 30min --set run.recovery.restart=10min --analyse all")]
+pub(crate) struct RunArgs {
+    /// How long steps take: a run profile, a job file, or a prediction; `-` for standard input
+    #[arg(value_name = "INPUT", required_unless_present = "step_time")]
+    pub(crate) input: Option<PathBuf>,
+    /// How long steps take, where nothing else is known of them, such as `10s`
+    #[arg(long, value_parser = span, conflicts_with = "input", value_name = "TIME")]
+    pub(crate) step_time: Option<f64>,
+    /// File with a section `[run]`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: Option<PathBuf>,
+    /// Steps of the run (`run.steps`)
+    #[arg(long, value_name = "N")]
+    pub(crate) steps: Option<u64>,
+    /// GPUs (`run.gpus`)
+    #[arg(long, value_name = "N")]
+    pub(crate) gpus: Option<u64>,
+    /// Failures (`run.failures.preset`): `llama3-405b`, `rsc-1`, `rsc-2`, `o100k`, `none`
+    #[arg(long, value_name = "PRESET")]
+    pub(crate) failures: Option<String>,
+    /// Time between checkpoints (`run.checkpoint.interval`), such as `30min`
+    #[arg(long, value_name = "TIME")]
+    pub(crate) checkpoint_interval: Option<String>,
+    /// Date, or time from the start, that the run should be done by (`run.deadline`)
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) deadline: Option<String>,
+    #[command(flatten)]
+    pub(crate) set: super::SetArgs,
+    /// Runs that are simulated
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=10_000_000), default_value_t = 10_000, value_name = "N")]
+    pub(crate) runs: u32,
+    /// Runs that each variant of an analysis simulates
+    #[arg(long, value_parser = clap::value_parser!(u32).range(20..=1_000_000), default_value_t = 2_000, value_name = "N")]
+    pub(crate) analysis_runs: u32,
+    /// Confidence of all intervals
+    #[arg(long, value_parser = values::probability, default_value = "0.95", value_name = "P")]
+    pub(crate) confidence: f64,
+    /// Quantiles of the completion time
+    #[arg(long, value_parser = values::quantile, value_delimiter = ',', default_value = "p5,p50,p95", value_name = "P")]
+    pub(crate) quantiles: Vec<f64>,
+    /// P(throughput of the whole run above this): steps or tokens in a time, such as `8000steps/d` or
+    /// `2e6tokens/s`; repeatable
+    #[arg(long, value_name = "RATE")]
+    pub(crate) throughput_above: Vec<Rate>,
+    /// What else to look into, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    pub(crate) analyse: Vec<AnalysisArg>,
+    /// Level of availability that spares are counted for
+    #[arg(long, value_parser = values::probability, default_value = "0.99", value_name = "P")]
+    pub(crate) availability: f64,
+    /// A bound such as `p95<60d`, `mean<50d`, `ettr>0.9`, `goodput>0.9` or `done>0.8` (the probability of being
+    /// done by the deadline); exit code 1 if it does not hold; repeatable
+    #[arg(long, value_name = "BOUND")]
+    pub(crate) require: Vec<RunBound>,
+    /// Write the report here
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+impl RunArgs {
+    /// Keys of `[run]` that are replaced, in order: flags, then `--set`.
+    pub(crate) fn replaced(&self) -> Vec<(String, String)> {
+        let text = |key: &str, value: &Option<String>| {
+            value.as_ref().map(|v| (format!("run.{key}"), v.clone()))
+        };
+        let number =
+            |key: &str, value: Option<u64>| value.map(|v| (format!("run.{key}"), v.to_string()));
+        let flags = [
+            number("steps", self.steps),
+            number("gpus", self.gpus),
+            text("failures.preset", &self.failures),
+            text("checkpoint.interval", &self.checkpoint_interval),
+            text("deadline", &self.deadline),
+        ];
+        flags.into_iter().flatten().chain(self.set.set.iter().cloned()).collect()
+    }
+}
+
+/// A length of time with its unit, from `us` to `d`, in seconds.
+pub(crate) fn span(text: &str) -> Result<f64, String> {
+    let value = prism_job::Span::parse(text).map_err(|e| e.to_string())?.value();
+    if value > 0.0 { Ok(value) } else { Err(format!("`{text}` is not above 0")) }
+}
+
+/// What a rate counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Steps,
+    Tokens,
+}
+
+/// Steps or tokens in a time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rate {
+    /// As typed.
+    pub(crate) text: String,
+    pub(crate) of: Counted,
+    pub(crate) per_s: f64,
+}
+
+impl std::str::FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = || format!("`{text}` is no rate such as `8000steps/d` or `2e6tokens/s`");
+        let (amount, unit) = text.split_once('/').ok_or_else(form)?;
+        let amount = amount.trim();
+        let (number, of) = if let Some(n) = amount.strip_suffix("steps") {
+            (n, Counted::Steps)
+        } else if let Some(n) = amount.strip_suffix("tokens") {
+            (n, Counted::Tokens)
+        } else {
+            return Err(form());
+        };
+        let per_s = positive(number.trim())? / span(&format!("1{}", unit.trim()))?;
+        Ok(Rate { text: text.to_owned(), of, per_s })
+    }
+}
+
+/// What a bound on a run is about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum RunStatistic {
+    /// A quantile of completion time.
+    Quantile(f64),
+    /// Mean completion time.
+    Mean,
+    /// Mean effective training time ratio.
+    Ettr,
+    /// Mean goodput.
+    Goodput,
+    /// P(done by the deadline).
+    Done,
+}
+
+/// A bound on a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RunBound {
+    /// As typed.
+    pub(crate) text: String,
+    pub(crate) statistic: RunStatistic,
+    pub(crate) relation: super::Relation,
+    /// Seconds, or a share.
+    pub(crate) limit: f64,
+}
+
+impl std::str::FromStr for RunBound {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form =
+            "a bound is written `p95<60d`, `mean<50d`, `ettr>0.9`, `goodput>0.9` or `done>0.8`";
+        let (name, relation, limit) =
+            values::relation(text).ok_or_else(|| format!("no `<` or `>` in `{text}`; {form}"))?;
+        let statistic = match name {
+            "mean" => RunStatistic::Mean,
+            "ettr" => RunStatistic::Ettr,
+            "goodput" => RunStatistic::Goodput,
+            "done" => RunStatistic::Done,
+            p if p.starts_with('p') => RunStatistic::Quantile(values::quantile(p)?),
+            other => return Err(format!("unknown statistic `{other}`; {form}")),
+        };
+        let limit = match statistic {
+            RunStatistic::Quantile(_) | RunStatistic::Mean => span(limit)?,
+            _ => values::number(limit)?,
+        };
+        Ok(RunBound { text: text.to_owned(), statistic, relation, limit })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_and_bounds_have_units() {
+        let r: Rate = "8640 steps/d".parse().unwrap();
+        assert_eq!((r.of, r.per_s), (Counted::Steps, 0.1));
+        let r: Rate = "2e6tokens/s".parse().unwrap();
+        assert_eq!((r.of, r.per_s), (Counted::Tokens, 2e6));
+        for wrong in ["8000/d", "8000steps", "steps/d", "-1steps/d", "5steps/fortnight"] {
+            assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+        }
+        let b: RunBound = "p95<60d".parse().unwrap();
+        assert_eq!((b.statistic, b.limit), (RunStatistic::Quantile(0.95), 60.0 * 86_400.0));
+        let b: RunBound = "ettr >= 0.9".parse().unwrap();
+        assert_eq!((b.statistic, b.limit), (RunStatistic::Ettr, 0.9));
+        for wrong in ["p95", "p95<60", "ettr>high", "max<60d", "done=1"] {
+            assert!(wrong.parse::<RunBound>().is_err(), "{wrong}");
+        }
+    }
 }

@@ -146,6 +146,19 @@ impl Relation {
     }
 }
 
+/// What is left and right of a relation: `p95<8s` is `p95`, less, `8s`.
+pub(crate) fn relation(text: &str) -> Option<(&str, Relation, &str)> {
+    let (name, rest) = text.split_at(text.find(['<', '>', '='])?);
+    let signs = [
+        ("<=", Relation::LessOrEqual),
+        (">=", Relation::GreaterOrEqual),
+        ("<", Relation::Less),
+        (">", Relation::Greater),
+    ];
+    let (sign, relation) = signs.into_iter().find(|s| rest.starts_with(s.0))?;
+    Some((name.trim(), relation, rest[sign.len()..].trim()))
+}
+
 /// A condition on the predicted distribution, such as `p95<8s`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Requirement {
@@ -162,22 +175,14 @@ impl FromStr for Requirement {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let form = "a requirement is written `p95<8s`, `mean<=7.5s` or `sd<300ms`";
-        let Some(at) = text.find(['<', '>', '=']) else {
-            return Err(format!("no `<`, `<=`, `>` or `>=` in `{text}`; {form}"));
+        let Some((name, relation, limit)) = relation(text) else {
+            return Err(if text.contains('=') {
+                format!("`=` never holds of a random number; {form}")
+            } else {
+                format!("no `<`, `<=`, `>` or `>=` in `{text}`; {form}")
+            });
         };
-        let (name, rest) = text.split_at(at);
-        let (relation, limit) = if let Some(rest) = rest.strip_prefix("<=") {
-            (Relation::LessOrEqual, rest)
-        } else if let Some(rest) = rest.strip_prefix(">=") {
-            (Relation::GreaterOrEqual, rest)
-        } else if let Some(rest) = rest.strip_prefix('<') {
-            (Relation::Less, rest)
-        } else if let Some(rest) = rest.strip_prefix('>') {
-            (Relation::Greater, rest)
-        } else {
-            return Err(format!("`=` never holds of a random number; {form}"));
-        };
-        let statistic = match name.trim() {
+        let statistic = match name {
             "mean" => Statistic::Mean,
             "sd" => Statistic::Sd,
             p if p.starts_with('p') => Statistic::Quantile(quantile(p)?),

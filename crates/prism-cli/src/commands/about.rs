@@ -3,9 +3,10 @@
 use clap::CommandFactory;
 use prism_engine::profile::Profile;
 use prism_report::{
-    CheckOutput, CrossOutput, WatchLine, DiffOutput, ExplainOutput, FitClusterOutput, FitJobOutput, InitOutput,
-    PlaceOutput, PredictJobOutput, PredictOutput, PresetsOutput, ReplayOutput, SearchOutput,
-    SynthOutput, TimelineOutput, ValidateOutput, WhatifOutput, WhatifReferenceOutput, schema_text,
+    CheckOutput, CrossOutput, DiffOutput, ExplainOutput, FitClusterOutput, FitJobOutput,
+    InitOutput, PlaceOutput, PredictJobOutput, PredictOutput, PresetsOutput, ReplayOutput,
+    RunOutput, SearchOutput, SynthOutput, TimelineOutput, ValidateOutput, WatchLine, WhatifOutput,
+    WhatifReferenceOutput, schema_text,
 };
 
 use prism_run::{Prior, StepModel};
@@ -29,6 +30,7 @@ pub(crate) fn schema(args: &SchemaArgs, context: &Context) -> Result<Outcome, Cl
         SchemaName::RunProfile => schema_text::<StepModel>(),
         SchemaName::RunPrior => schema_text::<Prior>(),
         SchemaName::CrossValidation => schema_text::<CrossOutput>(),
+        SchemaName::Run => schema_text::<RunOutput>(),
         SchemaName::Watch => schema_text::<WatchLine>(),
         SchemaName::Job => Ok(prism_job::job_schema_text()),
         SchemaName::Place => schema_text::<PlaceOutput>(),

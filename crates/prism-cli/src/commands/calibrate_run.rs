@@ -70,10 +70,13 @@ fn profile(
     done(args, &document, json, || Ok(run_profile_csv(&model)?), context)
 }
 
-fn prior(args: &CalibrateRunArgs, logs: &[StepLog], context: &Context) -> Result<Outcome, CliError> {
+fn prior(
+    args: &CalibrateRunArgs,
+    logs: &[StepLog],
+    context: &Context,
+) -> Result<Outcome, CliError> {
     let systems = logs::systems(logs, context);
-    let evidence =
-        systems.iter().map(|s| Evidence::of(&s.runs)).collect::<Result<Vec<_>, _>>()?;
+    let evidence = systems.iter().map(|s| Evidence::of(&s.runs)).collect::<Result<Vec<_>, _>>()?;
     let name = match args.output.as_deref().and_then(Path::file_stem) {
         Some(stem) => stem.to_string_lossy().into_owned(),
         None => "own logs".to_owned(),

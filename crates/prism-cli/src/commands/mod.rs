@@ -13,6 +13,7 @@ mod place;
 mod predict;
 mod predict_job;
 mod replay;
+mod run;
 mod search;
 mod synth;
 mod trace;
@@ -31,6 +32,7 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
         Command::Replay(args) => replay::run(args, context),
         Command::Calibrate(args) => calibrate::run(args, context),
         Command::CalibrateRun(args) => calibrate_run::run(args, context),
+        Command::Run(args) => run::run(args, context),
         Command::Watch(args) => watch::run(args, context),
         Command::Predict(args) => predict::run(args, context),
         Command::Init(args) => init::run(args, context),

@@ -267,6 +267,9 @@ impl StepModel {
         let e = &self.evidence;
         let mut out = Vec::new();
         let longest = e.runs.iter().map(|r| r.steps).max().unwrap_or(0);
+        if e.stall_rows == 0 {
+            return out;
+        }
         if e.profile.is_some() && shape.steps > longest {
             out.push(format!(
                 "the runs share a course over their {longest} steps; after it, the mean of its last rows is \

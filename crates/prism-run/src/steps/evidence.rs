@@ -147,6 +147,37 @@ impl Evidence {
         })
     }
 
+    /// What a prediction says in place of logs: a level that is known, a spread, and nothing else.
+    pub(super) fn predicted(name: &str, level_s: f64, core_cov: f64) -> Result<Self, StepsError> {
+        let failed = |source| StepsError::Statistics { what: name.to_owned(), source };
+        let law = if core_cov > 0.0 { Law::normal(0.0, 1.0) } else { Law::constant(0.0) };
+        Ok(Evidence {
+            averaged_over: 1,
+            first_step: 0,
+            stride: 1,
+            warm_up_rows: crate::separate::WARM_UP_STEPS,
+            runs: vec![RunEvidence {
+                name: name.to_owned(),
+                steps: 0,
+                // The prediction's mean has no noise of its own.
+                core_rows: 1_000_000_000,
+                level_s,
+                warm_up: 0.0,
+                stalls: Vec::new(),
+            }],
+            core_cov,
+            rho: 0.0,
+            innovation: law.map_err(failed)?,
+            profile: None,
+            stall_rows: 0,
+            recurring: Vec::new(),
+            after_evaluation: None,
+            after_checkpoint: None,
+            evaluation_s: Vec::new(),
+            checkpoint_s: Vec::new(),
+        })
+    }
+
     /// What is wrong with it, read from a file.
     pub(super) fn check(&self) -> Result<(), String> {
         let positive = |what: &str, v: f64| {

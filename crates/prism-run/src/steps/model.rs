@@ -1,6 +1,6 @@
 //! The law of a job's steps: evidence and prior together.
 
-use prism_stats::pooled::{RatePosterior, ScalePosterior};
+use prism_stats::pooled::{RatePosterior, ScalePosterior, ScalePrior};
 use rand_chacha::ChaCha8Rng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,31 @@ impl StepModel {
         model.posterior()?;
         model.warnings = model.remarks();
         Ok(model)
+    }
+
+    /// The law of steps of which only a prediction exists: mean and s.d. of a step, seconds, and how far runs of
+    /// it are apart, as a share.
+    ///
+    /// # Errors
+    /// [`StepsError::Setting`] if the mean is not positive, or another number negative.
+    pub fn predicted(
+        name: &str,
+        mean_s: f64,
+        sd_s: f64,
+        spread: ScalePrior,
+    ) -> Result<Self, StepsError> {
+        let least = |what, value: f64, zero: bool| {
+            if value.is_finite() && (value > 0.0 || (zero && value == 0.0)) {
+                return Ok(());
+            }
+            let rule = if zero { "a time of 0 or more" } else { "a time above 0" };
+            Err(StepsError::Setting { what, rule, got: value.to_string() })
+        };
+        least("the predicted mean of a step", mean_s, false)?;
+        least("the predicted s.d. of a step", sd_s, true)?;
+        let evidence = Evidence::predicted(name, mean_s, sd_s / mean_s)?;
+        let prior = Prior { shift: spread, ..crate::prior::mlperf() };
+        StepModel::new(evidence, prior)
     }
 
     /// Reads a run profile.
@@ -154,6 +179,14 @@ impl StepModel {
     fn remarks(&self) -> Vec<String> {
         let e = &self.evidence;
         let mut out = Vec::new();
+        if e.stall_rows == 0 {
+            out.push(format!(
+                "stalls, warm-up and first steps after evaluations are those of other systems ({}): a \
+                 prediction has none",
+                self.prior.name
+            ));
+            return out;
+        }
         if e.runs.len() == 1 {
             out.push(format!(
                 "one run says nothing of how far runs are apart: that is the prior's ({})",
