@@ -41,13 +41,24 @@ fn after_pause(name: &str, pause: Option<&AfterPause>) -> Option<Vec<String>> {
     ])
 }
 
+/// Names without what all of them begin with, up to a ` / `.
+fn short(names: &[&str]) -> Vec<String> {
+    let parts: Vec<Vec<&str>> = names.iter().map(|n| n.split(" / ").collect()).collect();
+    let shortest = parts.iter().map(Vec::len).min().unwrap_or(1);
+    let same = (0..shortest.saturating_sub(1))
+        .take_while(|&i| parts.iter().all(|p| p[i] == parts[0][i]))
+        .count();
+    parts.iter().map(|p| p[same..].join(" / ")).collect()
+}
+
 fn runs_table(model: &StepModel) -> Table {
     let e = &model.evidence;
+    let names = short(&e.runs.iter().map(|r| r.name.as_str()).collect::<Vec<_>>());
     let columns = ["run", ">steps", ">level s", ">core steps", ">warm-up, steps", ">stalls"];
     let mut table = Table::new("Runs", &columns);
-    for r in &e.runs {
+    for (r, name) in e.runs.iter().zip(names) {
         table.row(vec![
-            r.name.clone(),
+            name,
             count(r.steps as usize),
             format!("{:.5}", r.level_s),
             count(r.core_rows * e.averaged_over as usize),
@@ -66,8 +77,9 @@ fn law_table(model: &StepModel) -> Result<Table, StepsError> {
         "level of one more run".to_owned(),
         seconds(model.core_s()?),
         format!(
-            "90 % interval {low:.5} to {high:.5} s: {} runs, and {} systems ({})",
+            "90 % interval {low:.5} to {high:.5} s: {} run{}, and {} systems ({})",
             e.runs.len(),
+            if e.runs.len() == 1 { "" } else { "s" },
             model.prior.systems,
             model.prior.name
         ),
@@ -102,7 +114,7 @@ fn law_table(model: &StepModel) -> Result<Table, StepsError> {
         format!("{:.3} in 1,000 steps", 1000.0 * model.stall_rate()?),
         match marks.len() {
             0 => "none seen: rate and lengths are the prior's".to_owned(),
-            n => format!("{n} seen, {:.2} steps long on average; Gamma with the prior", mean),
+            n => format!("{n} seen, {mean:.2} steps too long on average; Gamma with the prior"),
         },
     ]);
     for r in &e.recurring {
@@ -244,9 +256,10 @@ impl CrossOutput {
         let columns = ["run", ">steps", ">total s", ">error %", ">width %", ">score %", ""];
         let title = if whole { "Runs" } else { "Runs outside" };
         let mut table = Table::new(title, &columns);
-        for r in c.runs.iter().filter(|r| whole || !r.predicted.covered) {
+        let names = short(&c.runs.iter().map(|r| r.run.as_str()).collect::<Vec<_>>());
+        for (r, name) in c.runs.iter().zip(names).filter(|(r, _)| whole || !r.predicted.covered) {
             let cells = vec![
-                r.run.clone(),
+                name,
                 r.steps.to_string(),
                 format!("{:.2}", r.actual_s),
                 format!("{:+.3}", 100.0 * (r.actual_s / r.median_s - 1.0)),

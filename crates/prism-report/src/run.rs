@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::csv_table::number;
 use crate::number::quantile_name;
 use crate::predict::percent_short;
-use crate::watch::long;
+use crate::watch::{long, long_pair};
 use crate::{Block, Document, ReportError, Table, Tone, bars, count, csv_text, percent, seconds};
 
 /// Version of the output of `prism run`.
@@ -129,12 +129,12 @@ pub struct RunOutput {
 }
 
 impl TotalHistogram {
-    /// Of totals, seconds, ascending: 60 bins between the 0.1 % and 99.9 % quantile.
+    /// Of totals, seconds, ascending: 60 bins between the 0.5 % and 99.5 % quantile.
     pub fn of(sorted_s: &[f64]) -> Self {
         const BINS: usize = 60;
         let n = sorted_s.len();
         let at = |share: f64| sorted_s.get(((n as f64 * share) as usize).min(n.saturating_sub(1)));
-        let (from_s, to_s) = (at(0.001).copied().unwrap_or(0.0), at(0.999).copied().unwrap_or(0.0));
+        let (from_s, to_s) = (at(0.005).copied().unwrap_or(0.0), at(0.995).copied().unwrap_or(0.0));
         let mut counts = vec![0; BINS];
         if to_s > from_s {
             for t in sorted_s {
@@ -199,34 +199,35 @@ impl RunOutput {
         let s = &self.summary;
         let level = percent_short(s.confidence);
         let mut table = Table::new("", &["", ">value", &format!("{level} interval, sampling"), ""]);
-        let spread =
-            |table: &mut Table, name: &str, spread: &Spread, show: &dyn Fn(f64) -> String| {
-                let mean = &spread.mean;
-                table.row(vec![
-                    format!("{name}, mean"),
-                    show(mean.value),
-                    between(mean, show),
-                    String::new(),
-                ]);
-                for q in &spread.quantiles {
-                    let interval = match (q.lower, q.upper) {
-                        (Some(low), Some(high)) => format!("{} to {}", show(low), show(high)),
-                        _ => "too few runs for one".to_owned(),
-                    };
-                    let at = self.done_at.iter().find(|d| d.p == q.p && name == "completion time");
-                    let mut note = at.map_or(String::new(), |d| d.at.clone());
-                    if q.at_least {
-                        note = "at least: not all runs ended".to_owned();
-                    }
-                    table.row(vec![
-                        format!("{name}, {}", quantile_name(q.p)),
-                        show(q.value),
-                        interval,
-                        note,
-                    ]);
+        type Show<'a> = &'a dyn Fn(f64) -> String;
+        type Pair<'a> = &'a dyn Fn(f64, f64) -> String;
+        let spread = |table: &mut Table, name: &str, spread: &Spread, show: Show, pair: Pair| {
+            let mean = &spread.mean;
+            table.row(vec![
+                format!("{name}, mean"),
+                show(mean.value),
+                pair(mean.lower, mean.upper),
+                String::new(),
+            ]);
+            for q in &spread.quantiles {
+                let interval = match (q.lower, q.upper) {
+                    (Some(low), Some(high)) => pair(low, high),
+                    _ => "too few runs for one".to_owned(),
+                };
+                let at = self.done_at.iter().find(|d| d.p == q.p && name == "completion time");
+                let mut note = at.map_or(String::new(), |d| d.at.clone());
+                if q.at_least {
+                    note = "at least: not all runs ended".to_owned();
                 }
-            };
-        spread(&mut table, "completion time", &s.total_s, &long);
+                table.row(vec![
+                    format!("{name}, {}", quantile_name(q.p)),
+                    show(q.value),
+                    interval,
+                    note,
+                ]);
+            }
+        };
+        spread(&mut table, "completion time", &s.total_s, &long, &long_pair);
         let share = |v: f64| format!("{:.4}", v);
         for (name, e) in [("effective training time (ETTR)", &s.ettr), ("goodput", &s.goodput)] {
             let cells = vec![
@@ -238,7 +239,9 @@ impl RunOutput {
             table.row(cells);
         }
         if let Some(cost) = &s.cost_usd {
-            spread(&mut table, "cost, USD", cost, &|v| count(v.max(0.0).round() as usize));
+            let whole = |v: f64| count(v.max(0.0).round() as usize);
+            let pair = |a: f64, b: f64| format!("{} to {}", whole(a), whole(b));
+            spread(&mut table, "cost, USD", cost, &whole, &pair);
         }
         let hours = &s.gpu_hours.mean;
         table.row(vec![
@@ -288,7 +291,7 @@ impl RunOutput {
                 c.cause.to_string(),
                 long(c.mean_s.value),
                 percent(c.share),
-                between(&c.mean_s, long),
+                long_pair(c.mean_s.lower, c.mean_s.upper),
             ]);
         }
         table
@@ -394,7 +397,7 @@ fn interval(document: &mut Document, best: &BestInterval) {
     document.line(format!(
         "best checkpoint interval {}{edge}, {} with its sampling error{daly}",
         long(e.value),
-        between(e, long)
+        long_pair(e.lower, e.upper)
     ));
     let mut table = Table::new("", &["checkpoint interval", ">run is longer by", "interval"]);
     let less = |v: f64| format!("{:+.3} %", 100.0 * (v - 1.0));
@@ -446,7 +449,7 @@ fn sensitivity(s: &Sensitivity) -> Table {
             c.class.clone().unwrap_or_else(|| "all classes".to_owned()),
             format!("{:.3}", c.per_day),
             long(c.removed_s.value),
-            between(&c.removed_s, long),
+            long_pair(c.removed_s.lower, c.removed_s.upper),
             long(c.halved_s.value),
             long(c.doubled_s.value),
         ]);

@@ -89,13 +89,31 @@ fn signed(seconds_: f64) -> String {
     if seconds_ < 0.0 { format!("-{}", long(-seconds_)) } else { format!("+{}", long(seconds_)) }
 }
 
+/// The unit that people use for a time, and seconds in it; none for the short ones.
+fn unit(time_s: f64) -> Option<(f64, usize, &'static str)> {
+    match time_s.abs() {
+        t if t < 120.0 => None,
+        t if t < 7_200.0 => Some((60.0, 1, "min")),
+        t if t < 172_800.0 => Some((3_600.0, 2, "h")),
+        _ => Some((86_400.0, 2, "d")),
+    }
+}
+
 /// A time in the unit that people use for it.
 pub(crate) fn long(time_s: f64) -> String {
-    match time_s.abs() {
-        t if t < 120.0 => seconds(time_s),
-        t if t < 7_200.0 => format!("{:.1} min", time_s / 60.0),
-        t if t < 172_800.0 => format!("{:.2} h", time_s / 3_600.0),
-        _ => format!("{:.2} d", time_s / 86_400.0),
+    match unit(time_s) {
+        None => seconds(time_s),
+        Some((per, decimals, name)) => format!("{:.decimals$} {name}", time_s / per),
+    }
+}
+
+/// Two times in the unit of the longer one.
+pub(crate) fn long_pair(low_s: f64, high_s: f64) -> String {
+    match unit(low_s.abs().max(high_s.abs())) {
+        None => format!("{} to {}", seconds(low_s), seconds(high_s)),
+        Some((per, decimals, name)) => {
+            format!("{:.decimals$} to {:.decimals$} {name}", low_s / per, high_s / per)
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Pace {
     pub stall_marks: Arc<[f64]>,
     /// Excess of the first steps of every start and restart, all together, seconds.
     pub warm_up_s: f64,
-    /// Mean excess of the first step after an evaluation, seconds.
+    /// Mean excess of the first step after an evaluation, seconds; negative where it is the faster one.
     pub after_evaluation_s: f64,
 }
 

@@ -25,7 +25,7 @@ pub fn fit_prior(name: &str, source: &str, systems: &[&Evidence]) -> Result<Prio
     let levels: Vec<_> = systems.iter().map(|e| e.levels()).collect();
     let warm_ups: Vec<_> = systems.iter().map(|e| e.warm_ups()).collect();
     let stalls: Vec<_> = systems.iter().map(|e| e.stalls()).collect();
-    let mut marks: Vec<f64> = systems.iter().flat_map(|e| e.marks()).collect();
+    let mut marks: Vec<f64> = systems.iter().flat_map(|e| e.marks()).filter(|m| *m > 0.0).collect();
     marks.sort_by(f64::total_cmp);
     Ok(Prior {
         schema: PRIOR_SCHEMA.to_owned(),

@@ -93,7 +93,8 @@ impl<'a> Constants<'a> {
         }
         if let Some(e) = self.plan.evaluation {
             let every = u32::try_from(e.every_steps).unwrap_or(u32::MAX);
-            grids[EVALUATION] = Grid { every, pause_s: e.duration_s + after_evaluation_s };
+            grids[EVALUATION] =
+                Grid { every, pause_s: (e.duration_s + after_evaluation_s).max(0.0) };
         }
         if let (Policy::InMemory, Some(m)) =
             (self.plan.recovery.policy, self.plan.recovery.in_memory)

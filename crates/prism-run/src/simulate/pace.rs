@@ -67,12 +67,15 @@ pub(super) fn check(pace: &Pace, run: u64) -> Result<(), RunError> {
         ("core_cov", pace.core_cov),
         ("stall_rate", pace.stall_rate),
         ("warm_up_s", pace.warm_up_s),
-        ("after_evaluation_s", pace.after_evaluation_s),
     ];
     for (what, value) in others {
         if !(value.is_finite() && value >= 0.0) {
             return wrong(what, value);
         }
+    }
+    // The first step after an evaluation may be the faster one.
+    if !(pace.after_evaluation_s.is_finite() && pace.after_evaluation_s > -pace.core_s) {
+        return wrong("after_evaluation_s", pace.after_evaluation_s);
     }
     if pace.stall_rate > 0.0 && pace.stall_marks.is_empty() {
         return wrong("stall_marks", 0.0);

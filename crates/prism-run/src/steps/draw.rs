@@ -76,6 +76,7 @@ pub(crate) struct Marks {
 
 impl Marks {
     pub(super) fn new(own: Vec<f64>, borrowed: Vec<f64>) -> Self {
+        let own: Vec<f64> = own.into_iter().map(|m| m.max(0.0)).collect();
         let share = 1.0 / (own.len() + 1) as f64;
         // 512 values: of each kind as many as its share, evenly spread over its quantiles.
         let list: Arc<[f64]> = if own.is_empty() || borrowed.is_empty() {

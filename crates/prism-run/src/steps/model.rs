@@ -224,7 +224,6 @@ impl StepModel {
         Ok(Paced {
             level: Level::new(posterior.level),
             warm_up: posterior.warm_up,
-            warm_up_steps: (e.warm_up_rows as f64) * e.stride as f64,
             rate: posterior.rate,
             marks: posterior.marks,
             profile,
@@ -240,7 +239,6 @@ impl StepModel {
 pub struct Paced {
     level: Level,
     warm_up: ScalePosterior,
-    warm_up_steps: f64,
     rate: RatePosterior,
     marks: Marks,
     profile: f64,
@@ -253,7 +251,8 @@ pub struct Paced {
 impl Steps for Paced {
     fn pace(&self, rng: &mut ChaCha8Rng) -> Pace {
         let level = self.level.draw(rng, 0.0) * (1.0 + self.profile);
-        let warm_up = self.warm_up.sample(rng, 0.0).max(-self.warm_up_steps);
+        // A start that is faster than the steps after it is noise, not time that a restart would save.
+        let warm_up = self.warm_up.sample(rng, 0.0).max(0.0);
         let rate = self.rate.sample(rng) / self.stride;
         Pace {
             core_s: level,

@@ -10,7 +10,7 @@
 //! | level | the run's level against how far runs are apart |
 //! | systematic | a stall that every calibrated run had at that step: not an alarm |
 //!
-//! The run's own level is estimated as it goes, starting from what the calibration knows of it. Steps are
+//! The run's own level is estimated as it goes. Steps are
 //! whitened by the profile's AR(1) and clipped, so that stalls and heavy tails make no change of level. The
 //! threshold is that which steps drawn from the profile itself pass as often as the user allows
 //! ([`WatchOptions::alarms_per_10k`]); the same simulation gives each alarm its probability.

@@ -130,10 +130,6 @@ impl Watcher {
         let base_s = posterior.centre().exp();
         let cov = model.evidence.core_cov.max(LEAST_COV);
         let rho = model.evidence.rho;
-        let spread = spread_of(&posterior);
-        // The run's level is known as if so many of its steps had been seen.
-        let scale = (1.0 - rho) / (cov * (1.0 - rho * rho).sqrt());
-        let known = 1.0 / (spread * scale).powi(2);
         Ok(Watcher {
             model: model.clone(),
             options: WatchOptions::default(),
@@ -145,7 +141,8 @@ impl Watcher {
             rho,
             warm_up: model.evidence.warm_up_rows,
             after_pause: None,
-            segment: Segment::new(known, 0.0),
+            // The run's level is its own: how far it is from the others' is another question.
+            segment: Segment::new(0.0, 0.0),
             seen: Vec::new(),
             before: None,
             normal: None,
@@ -214,8 +211,8 @@ impl Watcher {
             return events;
         }
         let after = self.after_pause.take().is_some_and(|k| k != PauseKind::Restart);
-        let level = self.level();
         let deviation = step_s / expected_s - 1.0;
+        let level = if self.seen.is_empty() { deviation } else { self.level() };
         let excess = (deviation - level) / (1.0 + level);
         let limit = (STALL_SDS * self.cov).max(STALL_LEAST);
         if let Some(recurring) = self.model.recurring_at(step) {
@@ -251,6 +248,10 @@ impl Watcher {
         let y = self.whitened(&seen, self.segment.mean());
         self.segment.push(y);
         self.seen.push(seen);
+        if self.normal.is_none() && self.seen.len() < KNOWN as usize {
+            // Nothing was known of the run's level that these could have been clipped around.
+            self.restart(0);
+        }
         if self.first.len() < LEVEL_STEPS {
             self.first.push(seen.deviation);
         }
@@ -405,19 +406,4 @@ impl Watcher {
         let summary = self.summary();
         (events, summary)
     }
-}
-
-/// Half the central 68 % of a run's log level.
-fn spread_of(posterior: &ScalePosterior) -> f64 {
-    let centre = posterior.centre();
-    let (mut low, mut high) = (0.0, 1.0);
-    for _ in 0..60 {
-        let middle = 0.5 * (low + high);
-        if posterior.cdf(centre + middle, 0.0) < 0.841_344_746 {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    high.max(1e-9)
 }
