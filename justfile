@@ -35,7 +35,7 @@ bench:
     cargo build --release -q -p prism-cli
     python3 scripts/bench_plan.py
 
-# Figures that take minutes: effects against truth, coverage of intervals, errors of comparisons, attribution, placement, published step times, scale methods against brute force, resized traces, search
+# Figures that take minutes: effects against truth, coverage of intervals, errors of comparisons, attribution, placement, published step times, scale methods against brute force, resized traces, search, watching, speed of simulated runs
 figures:
     cargo run --release -q -p prism-engine --example calibrate_truth
     cargo run --release -q -p prism-engine --example coverage
@@ -46,6 +46,12 @@ figures:
     cargo run --release -q -p prism-engine --example scale_methods
     cargo run --release -q -p prism-engine --example resize_ar
     cargo run --release -q -p prism-decide --example search_175b
+    cargo run --release -q -p prism-run --example watch_study
+    cargo run --release -q -p prism-run --example run_scale
+
+# How well runs of public logs are predicted from the others of their system
+cross-validate:
+    cargo run --release -q -p prism-cli -- calibrate-run "${PRISM_DATA:-../shared/data}/mlperf/steps.csv.gz" --cross-validate
 
 # The page on slow-downs at scale, and its plot
 slowdown:
