@@ -298,7 +298,25 @@ fn committed_schemas_are_those_of_the_outputs() {
     let job = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/llama-8b-fsdp.toml");
     std::fs::copy(job, folder.path().join("job.toml")).unwrap();
     let init = ["init", "--model", "llama-3.1-8b", "--gpus", "8", "--json", "-o", "x.toml"];
-    let outputs: [(&str, &[&str]); 15] = [
+    let row = |i: u32| format!("{i},{}\n", 2.0 + 0.01 * f64::from(i % 7));
+    folder.write("log.csv", &format!("step,step_s\n{}", (0..60).map(row).collect::<String>()));
+    let run = [
+        "run",
+        "--step-time",
+        "2s",
+        "--steps",
+        "100",
+        "--gpus",
+        "8",
+        "--failures",
+        "none",
+        "--json",
+        "--runs",
+        "50",
+    ];
+    let outputs: [(&str, &[&str]); 17] = [
+        ("run-profile", &["calibrate-run", "log.csv", "--json"]),
+        ("run", &run),
         ("predict-job", &["predict", "job.toml", "--json", "--samples", "200"]),
         ("check", &["check", "job.toml", "--json"]),
         ("init", &init),

@@ -146,6 +146,11 @@ impl TotalHistogram {
     }
 }
 
+/// Shows a number.
+type Show<'a> = &'a dyn Fn(f64) -> String;
+/// Shows both ends of an interval.
+type Pair<'a> = &'a dyn Fn(f64, f64) -> String;
+
 fn between(e: &Estimate, show: impl Fn(f64) -> String) -> String {
     format!("{} to {}", show(e.lower), show(e.upper))
 }
@@ -199,8 +204,6 @@ impl RunOutput {
         let s = &self.summary;
         let level = percent_short(s.confidence);
         let mut table = Table::new("", &["", ">value", &format!("{level} interval, sampling"), ""]);
-        type Show<'a> = &'a dyn Fn(f64) -> String;
-        type Pair<'a> = &'a dyn Fn(f64, f64) -> String;
         let spread = |table: &mut Table, name: &str, spread: &Spread, show: Show, pair: Pair| {
             let mean = &spread.mean;
             table.row(vec![
@@ -215,10 +218,11 @@ impl RunOutput {
                     _ => "too few runs for one".to_owned(),
                 };
                 let at = self.done_at.iter().find(|d| d.p == q.p && name == "completion time");
-                let mut note = at.map_or(String::new(), |d| d.at.clone());
-                if q.at_least {
-                    note = "at least: not all runs ended".to_owned();
-                }
+                let note = match at {
+                    _ if q.at_least => "at least: not all runs ended".to_owned(),
+                    Some(date) => date.at.clone(),
+                    None => String::new(),
+                };
                 table.row(vec![
                     format!("{name}, {}", quantile_name(q.p)),
                     show(q.value),
@@ -228,7 +232,7 @@ impl RunOutput {
             }
         };
         spread(&mut table, "completion time", &s.total_s, &long, &long_pair);
-        let share = |v: f64| format!("{:.4}", v);
+        let share = |v: f64| format!("{v:.4}");
         for (name, e) in [("effective training time (ETTR)", &s.ettr), ("goodput", &s.goodput)] {
             let cells = vec![
                 format!("{name}, mean"),

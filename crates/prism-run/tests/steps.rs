@@ -216,3 +216,44 @@ fn short_logs_and_mixed_averages_are_refused() {
     assert!(model.warnings[0].contains("one run"));
     assert!(model.total(&Shape::default(), 100, 1).is_err());
 }
+
+/// Every value of a document, by its place.
+fn places(value: &serde_json::Value, at: &str, out: &mut Vec<String>) {
+    out.push(at.to_owned());
+    match value {
+        serde_json::Value::Object(map) => {
+            map.iter().for_each(|(k, v)| places(v, &format!("{at}/{k}"), out));
+        }
+        serde_json::Value::Array(list) => {
+            list.iter().enumerate().take(2).for_each(|(i, v)| places(v, &format!("{at}/{i}"), out));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn a_damaged_profile_is_refused_or_works() {
+    let runs = separated(&simulated(80, 2, 100));
+    let model = StepModel::new(Evidence::of(&runs).unwrap(), prism_run::prior::mlperf()).unwrap();
+    let whole = serde_json::to_value(&model).unwrap();
+    let mut all = Vec::new();
+    places(&whole, "", &mut all);
+    let wrong =
+        ["null", "-1", "0", "1e308", "1e-300", "\"x\"", "[]", "{}", "[[1,2]]", "[1e300]", "9e18"];
+    let mut refused = 0;
+    for place in &all {
+        for value in wrong {
+            let mut damaged = whole.clone();
+            let value: serde_json::Value = serde_json::from_str(value).unwrap();
+            *damaged.pointer_mut(place).unwrap() = value;
+            let Ok(model) = StepModel::from_json(&damaged.to_string()) else {
+                refused += 1;
+                continue;
+            };
+            let shape = Shape { steps: 200, evaluations: vec![50], ..Shape::default() };
+            let _ = model.total(&shape, 8, 1);
+            let _ = model.paced(&shape);
+        }
+    }
+    assert!(refused > all.len() * 5, "{refused} of {}", all.len() * wrong.len());
+}

@@ -48,18 +48,13 @@ impl Prior {
     /// [`StepsError::File`].
     pub fn from_json(text: &str) -> Result<Self, StepsError> {
         let what = "a prior of runs";
-        let prior: Prior = serde_json::from_str(text)
-            .map_err(|e| StepsError::File { what, why: e.to_string() })?;
-        if prior.schema != PRIOR_SCHEMA {
-            let why = format!("schema `{}`, where `{PRIOR_SCHEMA}` is read", prior.schema);
-            return Err(StepsError::File { what, why });
-        }
+        let prior: Prior = crate::steps::file(text, PRIOR_SCHEMA, what)?;
         prior.check().map_err(|why| StepsError::File { what, why })?;
         Ok(prior)
     }
 
     /// What is wrong with it.
-    fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let positive = [
             ("shift.scale", self.shift.scale),
             ("shift.dof", self.shift.dof),

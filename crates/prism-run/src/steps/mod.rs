@@ -24,3 +24,20 @@ pub use evidence::{AfterPause, Evidence, RunEvidence};
 pub use model::{Paced, RUN_PROFILE_SCHEMA, RunSource, StepModel};
 pub use profile::Profile;
 pub use recurring::Recurring;
+
+/// A file of ours: of the right version first, then whole.
+pub(crate) fn file<T: serde::de::DeserializeOwned>(
+    text: &str,
+    schema: &str,
+    what: &'static str,
+) -> Result<T, StepsError> {
+    let refused = |why| StepsError::File { what, why };
+    let value: serde_json::Value =
+        serde_json::from_str(text).map_err(|e| refused(e.to_string()))?;
+    let found = value.get("schema").and_then(serde_json::Value::as_str);
+    if found != Some(schema) {
+        let found = found.map_or("none".to_owned(), |s| format!("`{s}`"));
+        return Err(refused(format!("its schema is {found}, where `{schema}` is read")));
+    }
+    serde_json::from_value(value).map_err(|e| refused(e.to_string()))
+}

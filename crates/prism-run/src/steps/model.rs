@@ -103,13 +103,9 @@ impl StepModel {
     /// [`StepsError::File`] if it is not one, or of another version; as [`StepModel::new`].
     pub fn from_json(text: &str) -> Result<Self, StepsError> {
         let what = "a run profile";
-        let model: StepModel = serde_json::from_str(text)
-            .map_err(|e| StepsError::File { what, why: e.to_string() })?;
-        if model.schema != RUN_PROFILE_SCHEMA {
-            let why = format!("schema `{}`, where `{RUN_PROFILE_SCHEMA}` is read", model.schema);
-            return Err(StepsError::File { what, why });
-        }
+        let model: StepModel = super::file(text, RUN_PROFILE_SCHEMA, what)?;
         model.evidence.check().map_err(|why| StepsError::File { what, why })?;
+        model.prior.check().map_err(|why| StepsError::File { what, why })?;
         model.posterior()?;
         Ok(model)
     }
