@@ -24,6 +24,33 @@ fn main() -> Done {
     }
     fs::write(folder.join("step_log/seconds"), "step,step_s,note\n1,8.25,x\n2,8.5e0,\n7,9,\n")?;
     fs::write(folder.join("step_log/ms"), "iteration,elapsed_ms\n0,250\n1,251.5\n")?;
+    let logs = [
+        (
+            "megatron",
+            " iteration        1/     100 | consumed samples:  4 | elapsed time per iteration (ms): 250.5 | lm loss: 1.0E+01 |\n \
+             validation loss at iteration 1 | lm loss value: 2.0 |\n [2025-01-02 03:04:05] iteration        2/     100 | \
+             elapsed time per iteration (ms): 251.0 |\n",
+        ),
+        (
+            "mllog",
+            ":::MLLOG {\"time_ms\": 1000, \"key\": \"tracked_stats\", \"value\": {\"train_step_time\": 1.5}, \"metadata\": \
+             {\"step\": 8}}\n:::MLLOG {\"time_ms\": 2600, \"key\": \"eval_start\", \"value\": null, \"metadata\": {}}\n",
+        ),
+        (
+            "nemo",
+            "Training epoch 0, iteration 9/99 | lr: 1e-5 | global_step: 9 | train_step_timing in s: 44.07 | \
+             consumed_samples: 80\nEpoch 0: :   1%|  | 10/1000 [00:10<1:00, global_step=9.000, train_step_timing in s=11.2]\r",
+        ),
+        (
+            "torchtitan",
+            "[titan] 2025-01-02 03:04:05,678 - root - INFO - step: 10  loss: 8.0  memory: 1.00GiB(1.0%)  tps: 1,234  mfu: \
+             12.3%\n[titan] 2025-01-02 03:04:15,678 - root - INFO - step: 20  loss: 7.0  tps: 1,300\n",
+        ),
+    ];
+    for (name, text) in logs {
+        fs::write(folder.join("step_log").join(name), text)?;
+    }
+    fs::write(folder.join("job_file/run"), include_str!("../../../examples/run.toml"))?;
     fs::write(
         folder.join("speeds/nodes"),
         "gpu,node,rail,time_ms\na,n0,r0,10.5\nb,n0,r0,11\na,n0,r0,10.25\nc,n1,r1,9e0\n",
