@@ -48,7 +48,7 @@ struct Predicted {
 impl Predicted {
     fn of(mean_s: f64, sd_s: f64, over_mean_s: f64, over_sd_s: f64) -> Self {
         let between = (over_sd_s * over_sd_s - sd_s * sd_s).max(0.0).sqrt();
-        Predicted { mean_s: over_mean_s.max(mean_s), sd_s, clusters: between / mean_s }
+        Predicted { mean_s: over_mean_s, sd_s, clusters: between / mean_s }
     }
 }
 

@@ -3,8 +3,11 @@
 mod common;
 
 use prism_io::StepLog;
+use prism_job::{ReadOptions, RunDefaults, parse_run_plan};
 use prism_run::cross::{CrossOptions, System, cross_validate, prior_of_others};
+use prism_run::simulate::{Options, simulate};
 use prism_run::{Class, Evidence, Separated, Shape, StepModel, fit_prior, separate};
+use prism_stats::pooled::ScalePrior;
 use prism_stats::stream;
 use rand::RngExt;
 use rand_distr::{ChiSquared, Distribution, Gamma, Normal, StandardNormal};
@@ -256,4 +259,38 @@ fn a_damaged_profile_is_refused_or_works() {
         }
     }
     assert!(refused > all.len() * 5, "{refused} of {}", all.len() * wrong.len());
+}
+
+#[test]
+fn runs_without_failures_take_what_their_steps_take() {
+    let runs = separated(&simulated(95, 3, 300));
+    let model = StepModel::new(Evidence::of(&runs).unwrap(), prism_run::prior::mlperf()).unwrap();
+    let steps = 4_000;
+    let shape = Shape { steps, ..Shape::default() };
+    let total = model.total(&shape, 6_000, 1).unwrap().sorted_s;
+    let text = format!("[run]\nsteps = {steps}\ngpus = 8\n");
+    let plan = parse_run_plan(&text, &ReadOptions::default(), &RunDefaults::default()).unwrap();
+    let options = Options { runs: 6_000, ..Options::default() };
+    let paced = model.paced(&shape).unwrap();
+    let simulated =
+        prism_stats::quantile::sorted(&simulate(&paced, &plan, &options).unwrap().totals_s());
+    // Two ways through the same law; one rounds a start that is faster than the steps after it up to none.
+    let ks = prism_stats::ks_statistic_two(&total, &simulated).unwrap();
+    let floor = prism_stats::ks_floor_two(6_000, 6_000).unwrap();
+    assert!(ks < 1.5 * floor.p95, "{ks} {floor:?}");
+    let middle = simulated[3_000] / total[3_000] - 1.0;
+    assert!(middle.abs() < 2e-4, "{middle}");
+}
+
+#[test]
+fn a_prediction_is_the_middle_of_its_runs() {
+    let spread = ScalePrior { scale: 0.02, dof: 30.0 };
+    let model = StepModel::predicted("x", 5.0, 0.1, spread).unwrap();
+    assert!((model.core_s().unwrap() / 5.0 - 1.0).abs() < 1e-9);
+    let (low, high) =
+        (model.level_quantile_s(0.05).unwrap(), model.level_quantile_s(0.95).unwrap());
+    // Student's t with 30 degrees of freedom: 1.697 s.d. to each side.
+    assert!(((high / low).ln() / (2.0 * 1.697 * 0.02) - 1.0).abs() < 1e-3, "{low} {high}");
+    assert!(StepModel::predicted("x", 0.0, 0.1, spread).is_err());
+    assert!(StepModel::predicted("x", 1.0, f64::NAN, spread).is_err());
 }

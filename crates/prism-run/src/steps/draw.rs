@@ -250,7 +250,8 @@ impl StepModel {
             core += sum + n * (p.mean + sd * normal());
         }
         // Warm-up and stalls are in core steps, of which a row has k.
-        let warm_up = posterior.warm_up.sample(rng, 0.0).max(-rows.warm_up * k);
+        let warm_up = posterior.warm_up.sample(rng, 0.0);
+        let warm_up = warm_up.clamp(-rows.warm_up * k, posterior.longest_warm_up);
         let mut steps = (core + rows.warm_up) * k + warm_up;
         let mean = posterior.rate.sample(rng) * n;
         let stalls =

@@ -234,6 +234,13 @@ impl Evidence {
         }
     }
 
+    /// The longest excess of a warm-up that is believed, core steps: twice the longest seen, and at least that its
+    /// steps take twice their time. Systems differ so much in it that the law alone has no mean.
+    pub(super) fn longest_warm_up(&self) -> f64 {
+        let seen = self.runs.iter().map(|r| r.warm_up).fold(0.0, f64::max);
+        (2.0 * seen).max(self.warm_up_rows as f64 * self.stride as f64)
+    }
+
     /// Stalls that do not recur, over rows.
     pub fn stalls(&self) -> RateGroup {
         let count = self.runs.iter().map(|r| r.stalls.len() as u64).sum();

@@ -46,6 +46,8 @@ pub struct StepModel {
 pub(crate) struct Posterior {
     pub(crate) level: ScalePosterior,
     pub(super) warm_up: ScalePosterior,
+    /// Longest excess of a warm-up that is drawn, core steps.
+    pub(super) longest_warm_up: f64,
     pub(crate) rate: RatePosterior,
     pub(crate) marks: Marks,
     pub(super) after_evaluation: AfterPause,
@@ -93,7 +95,11 @@ impl StepModel {
         least("the predicted mean of a step", mean_s, false)?;
         least("the predicted s.d. of a step", sd_s, true)?;
         let evidence = Evidence::predicted(name, mean_s, sd_s / mean_s)?;
-        let prior = Prior { shift: spread, ..crate::prior::mlperf() };
+        // The prediction is the middle of all runs, not one of them: a run is `spread` from it, where it would be
+        // √2 of it from another run.
+        let scale = spread.scale / std::f64::consts::SQRT_2;
+        let shift = ScalePrior { scale, ..spread };
+        let prior = Prior { shift, ..crate::prior::mlperf() };
         StepModel::new(evidence, prior)
     }
 
@@ -156,6 +162,7 @@ impl StepModel {
                 .shift
                 .posterior(&evidence.levels())
                 .map_err(of("the level of the runs"))?,
+            longest_warm_up: evidence.longest_warm_up(),
             warm_up: prior
                 .warm_up
                 .posterior(&evidence.warm_ups())
@@ -220,6 +227,7 @@ impl StepModel {
         Ok(Paced {
             level: Level::new(posterior.level),
             warm_up: posterior.warm_up,
+            longest_warm_up: posterior.longest_warm_up,
             rate: posterior.rate,
             marks: posterior.marks,
             profile,
@@ -235,6 +243,7 @@ impl StepModel {
 pub struct Paced {
     level: Level,
     warm_up: ScalePosterior,
+    longest_warm_up: f64,
     rate: RatePosterior,
     marks: Marks,
     profile: f64,
@@ -248,7 +257,7 @@ impl Steps for Paced {
     fn pace(&self, rng: &mut ChaCha8Rng) -> Pace {
         let level = self.level.draw(rng, 0.0) * (1.0 + self.profile);
         // A start that is faster than the steps after it is noise, not time that a restart would save.
-        let warm_up = self.warm_up.sample(rng, 0.0).max(0.0);
+        let warm_up = self.warm_up.sample(rng, 0.0).clamp(0.0, self.longest_warm_up);
         let rate = self.rate.sample(rng) / self.stride;
         Pace {
             core_s: level,

@@ -1,9 +1,9 @@
 //! Change of the mean of unit-variance noise: the generalised likelihood ratio.
 
 /// The newest candidates are tried one by one, …
-const DENSE: usize = 128;
+const DENSE: usize = 64;
 /// … older ones this factor apart.
-const RATIO: f64 = 1.1;
+const RATIO: f64 = 1.15;
 
 /// A stretch of whitened steps with one mean, as far as is known.
 #[derive(Clone, Debug)]
