@@ -15,7 +15,7 @@ const STEPS: usize = 1_500;
 /// Share of the largest maxima that the tail is followed from.
 const TAIL: f64 = 0.2;
 
-/// Maxima of the change statistic over runs of [`Null::steps`] steps in which nothing changes.
+/// Maxima of the change statistic over runs of as many steps in which nothing changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Null {
     /// Ascending.
@@ -64,7 +64,7 @@ impl Null {
         Ok(Null { maxima, steps: STEPS as f64 })
     }
 
-    /// Probability that the statistic passes `x` somewhere in a run of [`Null::steps`] steps, and whether that is
+    /// Probability that the statistic passes `x` somewhere in a run, and whether that is
     /// an upper bound.
     fn in_a_run(&self, x: f64) -> (f64, bool) {
         let n = self.maxima.len() as f64;
