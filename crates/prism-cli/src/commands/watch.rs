@@ -266,7 +266,7 @@ impl Watch<'_> {
             .iter()
             .map(|r| judge(r, &self.steps_s))
             .collect::<Result<Vec<_>, _>>()?;
-        let alarms = self.events.iter().filter(|e| e.kind.is_alarm()).count();
+        let alarms = self.events.iter().filter(|e| e.is_alarm()).count();
         let interrupted = INTERRUPTED.load(Ordering::SeqCst);
         let end = WatchEnd {
             schema: WATCH_SCHEMA.to_owned(),

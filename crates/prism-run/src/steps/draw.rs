@@ -152,6 +152,8 @@ struct Rows {
     after: [(f64, f64); 2],
     /// Rows of warm-up.
     warm_up: f64,
+    /// Sum over rows beyond the shared course, of how far off its mean may be.
+    beyond_sd: f64,
     /// Recurring stalls inside.
     recurring: Vec<usize>,
 }
@@ -182,6 +184,7 @@ impl StepModel {
             sum += at(row);
             row += 1;
         }
+        let beyond_sd = (rows - row) as f64 * e.profile.as_ref().map_or(0.0, |p| p.tail().1);
         sum += (rows - row) as f64 * if row < rows { at(row) } else { 1.0 };
         let count = (rows - warm) as f64 - after[0].0 - after[1].0;
         sum -= after[0].1 + after[1].1;
@@ -191,14 +194,16 @@ impl StepModel {
             rest: (count, sum),
             after,
             warm_up: warm as f64,
+            beyond_sd,
             recurring: (0..e.recurring.len()).filter(inside).collect(),
         }
     }
 
-    /// Mean profile over a shape's rows.
-    pub(super) fn mean_profile(&self, shape: &Shape) -> f64 {
+    /// Mean profile over a shape's rows, and how far off that may be where it goes beyond the course seen.
+    pub fn mean_profile(&self, shape: &Shape) -> (f64, f64) {
         let rows = self.rows(shape);
-        if rows.rest.0 > 0.0 { rows.rest.1 / rows.rest.0 - 1.0 } else { 0.0 }
+        let n = rows.rest.0;
+        if n > 0.0 { (rows.rest.1 / n - 1.0, rows.beyond_sd / n) } else { (0.0, 0.0) }
     }
 
     /// Predicts the total of all step times of one more run.
@@ -240,6 +245,7 @@ impl StepModel {
         let mut normal = || -> f64 { StandardNormal.sample(rng) };
         let (n, sum) = rows.rest;
         let mut core = sum + n * self.evidence.mean_variance(n).sqrt() * normal();
+        core += rows.beyond_sd * normal();
         let pauses = [Some(posterior.after_evaluation), e.after_checkpoint];
         for ((n, sum), pause) in rows.after.into_iter().zip(pauses) {
             let Some(p) = pause.filter(|_| n > 0.0) else {
@@ -272,10 +278,13 @@ impl StepModel {
         if e.stall_rows == 0 {
             return out;
         }
-        if e.profile.is_some() && shape.steps > longest {
+        if let Some(profile) = e.profile.as_ref().filter(|_| shape.steps > longest) {
+            let (tail, sd) = profile.tail();
             out.push(format!(
-                "the runs share a course over their {longest} steps; after it, the mean of its last rows is \
-                 taken to last"
+                "the runs share a course over their {longest} steps; after it, the mean of its last half is taken \
+                 to last: {:+.2} % of the level, give or take {:.2} %",
+                100.0 * tail,
+                100.0 * sd
             ));
         }
         if shape.steps > longest.saturating_mul(10) {

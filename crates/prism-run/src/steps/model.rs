@@ -2,6 +2,7 @@
 
 use prism_stats::pooled::{RatePosterior, ScalePosterior, ScalePrior};
 use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution as _, StandardNormal};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -246,7 +247,8 @@ pub struct Paced {
     longest_warm_up: f64,
     rate: RatePosterior,
     marks: Marks,
-    profile: f64,
+    /// Mean profile, and how far off it may be.
+    profile: (f64, f64),
     core_cov: f64,
     rho: f64,
     stride: f64,
@@ -255,7 +257,9 @@ pub struct Paced {
 
 impl Steps for Paced {
     fn pace(&self, rng: &mut ChaCha8Rng) -> Pace {
-        let level = self.level.draw(rng, 0.0) * (1.0 + self.profile);
+        let z: f64 = StandardNormal.sample(rng);
+        let profile = (self.profile.0 + self.profile.1 * z).max(-0.9);
+        let level = self.level.draw(rng, 0.0) * (1.0 + profile);
         // A start that is faster than the steps after it is noise, not time that a restart would save.
         let warm_up = self.warm_up.sample(rng, 0.0).clamp(0.0, self.longest_warm_up);
         let rate = self.rate.sample(rng) / self.stride;

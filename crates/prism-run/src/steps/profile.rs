@@ -9,9 +9,6 @@ use serde::{Deserialize, Serialize};
 const SHIFTS: usize = 499;
 /// Level of that test.
 const ALPHA: f64 = 0.01;
-/// Rows at the end whose mean stands for what comes after.
-const TAIL: usize = 21;
-
 /// A deviation of the core step that depends on the step, and that the runs share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
@@ -24,16 +21,21 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Deviation at a row; after the last, the mean of the last 21.
+    /// Deviation at a row; after the last, see [`Profile::tail`].
     pub fn at(&self, row: usize) -> f64 {
-        self.deviation.get(row).copied().unwrap_or_else(|| self.tail())
+        self.deviation.get(row).copied().unwrap_or_else(|| self.tail().0)
     }
 
-    /// Mean of the last 21 rows.
-    pub fn tail(&self) -> f64 {
-        let from = self.deviation.len().saturating_sub(TAIL);
-        let tail = &self.deviation[from..];
-        tail.iter().sum::<f64>() / tail.len().max(1) as f64
+    /// What is taken for the rows after the last: the mean of the last half, and how far off that may be (the
+    /// s.d. of a number that the difference between that half's two halves was drawn from).
+    pub fn tail(&self) -> (f64, f64) {
+        let n = self.deviation.len();
+        let mean = |from: usize, to: usize| {
+            let part = &self.deviation[from..to];
+            part.iter().sum::<f64>() / part.len().max(1) as f64
+        };
+        let (half, quarter) = (n / 2, n - n.div_ceil(4));
+        (mean(half, n), (mean(quarter, n) - mean(half, quarter)).abs() / std::f64::consts::SQRT_2)
     }
 }
 

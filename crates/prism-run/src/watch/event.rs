@@ -27,16 +27,6 @@ pub enum EventKind {
     Level,
 }
 
-impl EventKind {
-    /// Whether it is one that a user must look at.
-    pub fn is_alarm(self) -> bool {
-        !matches!(
-            self,
-            EventKind::Systematic | EventKind::Back | EventKind::Eased | EventKind::Faster
-        )
-    }
-}
-
 /// Something that a watcher found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
@@ -51,7 +41,8 @@ pub struct Event {
     pub excess: f64,
     /// 95 % interval of the excess, where it is an estimate.
     pub excess_interval: Option<(f64, f64)>,
-    /// Probability that the model makes such an event, or a stronger one, in as many steps as were seen.
+    /// Probability that a run of the profile, in which nothing is wrong, shows such an event or a stronger one
+    /// within as many steps as were seen so far.
     pub probability: f64,
     /// Whether that is only an upper bound.
     pub probability_is_bound: bool,
@@ -59,6 +50,14 @@ pub struct Event {
     pub extra_s: f64,
     /// Time that it will cost until the end if it lasts, seconds; none where the end is not known.
     pub extra_to_end_s: Option<f64>,
+}
+
+impl Event {
+    /// Whether it is one that a user must look at: time that is lost and was not to be expected.
+    pub fn is_alarm(&self) -> bool {
+        use EventKind::{Drift, Level, Slower, Stall};
+        matches!(self.kind, Stall | Slower | Drift | Level) && self.excess > 0.0
+    }
 }
 
 /// What a watcher saw altogether.

@@ -5,6 +5,9 @@ const DENSE: usize = 64;
 /// … older ones this factor apart.
 const RATIO: f64 = 1.15;
 
+/// Steps that a new level must have lasted: one or two slow ones are a stall.
+pub(super) const LASTED: usize = 3;
+
 /// A stretch of whitened steps with one mean, as far as is known.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
@@ -56,7 +59,7 @@ impl Segment {
     pub(super) fn change(&self, before: f64) -> Option<Change> {
         let n = self.len();
         let mut best: Option<Change> = None;
-        let mut back = 1.0_f64;
+        let mut back = LASTED as f64;
         while back as usize <= n {
             let at = n - back as usize;
             let known = at as f64 + self.prior_count;

@@ -40,7 +40,17 @@ impl Watcher {
         let p = self.level_probability(level, LEVEL_STEPS);
         let first = self.seen.first().map_or(now, |s| s.step);
         let extra_s = level * self.base_s * LEVEL_STEPS as f64;
-        (p < LEVEL_ALPHA).then(|| Event {
+        if p >= LEVEL_ALPHA {
+            return None;
+        }
+        let measured = self.model.evidence.stall_rows > 0;
+        if measured && self.normal.is_none() && level > self.options.least {
+            // Slower than the other runs from its start: that is what the run is compared with from now on.
+            self.normal = Some(0.0);
+            self.excess = level;
+            self.slower_s += self.seen.iter().map(|s| s.deviation * s.expected_s).sum::<f64>();
+        }
+        Some(Event {
             kind: EventKind::Level,
             step: first,
             found_at: now,

@@ -43,14 +43,15 @@ impl Null {
                 let mut rng = stream(seed, "watch null", &[run as u64]);
                 let mut watcher = watcher.clone();
                 let level = level.draw(&mut rng, 0.0);
+                let (cov, rho) = estimated(model, &mut rng);
                 let rate = posterior.rate.sample(&mut rng).min(0.2);
                 let mut z: f64 = StandardNormal.sample(&mut rng);
                 let mut largest = 0.0_f64;
                 for i in 0..STEPS + e.warm_up_rows {
-                    z = e.rho * z + prism_stats::Distribution::sample(&e.innovation, &mut rng);
+                    z = rho * z + prism_stats::Distribution::sample(&e.innovation, &mut rng);
                     // Far from any profile: the drawn runs have none, so that none is taken out either.
                     let step = first + i as i64 * stride;
-                    let mut t = level * (1.0 + e.core_cov * z);
+                    let mut t = level * (1.0 + cov * z);
                     if rng.random::<f64>() < rate {
                         let count = Poisson::new(0.05).map_or(0.0, |p| p.sample(&mut rng)) as u64;
                         t += base * posterior.marks.sum(&mut rng, 1 + count);
@@ -104,4 +105,16 @@ impl Null {
     pub(super) fn of(&self, options: &WatchOptions) -> f64 {
         self.threshold(options.alarms_per_10k)
     }
+}
+
+/// Spread and correlation of the core as they may be, for all that so many rows tell.
+fn estimated(model: &StepModel, rng: &mut rand_chacha::ChaCha8Rng) -> (f64, f64) {
+    let e = &model.evidence;
+    let rows: usize = e.runs.iter().map(|r| r.core_rows).sum();
+    let n = rows.max(1) as f64;
+    let mut normal = || -> f64 { StandardNormal.sample(rng) };
+    // Relative error of a s.d. of correlated values; heavy tails add to it about as much again.
+    let spread = ((1.0 + e.rho.powi(2)) / (1.0 - e.rho.powi(2)) / n).sqrt();
+    let rho = e.rho + normal() * ((1.0 - e.rho.powi(2)) / n).sqrt();
+    (e.core_cov * (spread * normal()).exp(), rho.clamp(0.0, 0.98))
 }

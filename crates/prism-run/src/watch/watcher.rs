@@ -13,8 +13,10 @@ use crate::steps::{StepModel, StepsError};
 
 /// Whitened steps further than this from the run's level are taken for this far.
 const CLIP: f64 = 3.0;
-/// Steps that must be known before a change of level is looked for.
+/// Steps that must be known of a run's level before a change of it is looked for, …
 const KNOWN: f64 = 8.0;
+/// … and of a later stretch's.
+const KNOWN_LATER: f64 = 3.0;
 /// A stall is said once so many further steps did not make it a change of level.
 const WAIT: usize = 3;
 /// Smallest core s.d. that is believed, as a share of the level.
@@ -77,6 +79,8 @@ pub struct Watcher {
     pub(super) segment: Segment,
     pub(super) seen: Vec<Seen>,
     pub(super) before: Option<f64>,
+    /// Level of the present stretch over the profile's, with which its noise grows.
+    pub(super) scale: f64,
     /// Deviation of the run's own level; set by its first stretch.
     pub(super) normal: Option<f64>,
     /// Excess of the present stretch over that, where it was told; 0 where it is normal.
@@ -145,6 +149,7 @@ impl Watcher {
             segment: Segment::new(0.0, 0.0),
             seen: Vec::new(),
             before: None,
+            scale: 1.0,
             normal: None,
             excess: 0.0,
             untold: None,
@@ -176,7 +181,12 @@ impl Watcher {
 
     /// S.d. of a whitened step's noise, as a share of the level.
     fn innovation(&self) -> f64 {
-        self.cov * (1.0 - self.rho * self.rho).sqrt()
+        self.scale * self.cov * (1.0 - self.rho * self.rho).sqrt()
+    }
+
+    /// Steps that must be known before a change is looked for.
+    fn known(&self) -> f64 {
+        if self.normal.is_none() { KNOWN } else { KNOWN_LATER }
     }
 
     /// Deviations of a mean of whitened steps.
@@ -267,7 +277,8 @@ impl Watcher {
         let with_profile = step_s * (1.0 + self.model.profile_at(step));
         let recurring = self.model.recurring_at(step).is_some();
         self.push(step, with_profile);
-        if recurring { 0.0 } else { self.segment.change(KNOWN).map_or(0.0, |c| c.statistic) }
+        let change = self.segment.change(self.known());
+        if recurring { 0.0 } else { change.map_or(0.0, |c| c.statistic) }
     }
 
     /// An event without an estimate.
@@ -292,7 +303,9 @@ impl Watcher {
 
     /// A change of level, if there is one.
     fn changed(&mut self, now: i64) -> Option<Event> {
-        if let Some(change) = self.segment.change(KNOWN).filter(|c| c.statistic >= self.threshold) {
+        if let Some(change) =
+            self.segment.change(self.known()).filter(|c| c.statistic >= self.threshold)
+        {
             self.set_normal(change);
             // What looked like stalls was the beginning of it.
             let onset = self.seen[change.at].step;
@@ -375,6 +388,7 @@ impl Watcher {
         self.seen.drain(..at);
         let raw: Vec<f64> = self.seen.iter().map(|s| s.deviation).collect();
         let level = median(&raw).unwrap_or(0.0);
+        self.scale = (1.0 + level).max(0.05);
         let mean = level * (1.0 - self.rho) / self.innovation();
         // What the last steps say of the new level, and nothing else.
         let mut segment = Segment::new(0.5, mean);
