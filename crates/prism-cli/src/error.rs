@@ -103,6 +103,9 @@ pub(crate) enum CliError {
     /// Another program's configuration that makes no job.
     #[error("`{file}` cannot be imported")]
     Import { file: String, source: ImportError },
+    /// A log of steps.
+    #[error(transparent)]
+    Log(IoError),
     /// Logs of steps that make no law.
     #[error(transparent)]
     Steps(#[from] StepsError),
@@ -163,6 +166,15 @@ impl CliError {
                 });
             }
             CliError::Planned { source, .. } => Some(source.hint()),
+            CliError::Log(e) => {
+                let hint = e.hint().unwrap_or("say what wrote it with `--log-format`");
+                return Some(match e {
+                    IoError::StepLogColumns { .. } => {
+                        format!("{hint}; `--time-column NAME:UNIT` names another column of times")
+                    }
+                    _ => hint.to_owned(),
+                });
+            }
             CliError::Run { source } => return Some(source.hint()),
             CliError::Steps(source) | CliError::RunFile { source, .. } => source.hint(),
             CliError::Threads { .. } => Some("lower `--threads`"),

@@ -129,6 +129,19 @@ pub(crate) fn not_itself(output: Option<&Path>, job: &Path, flag: &str) -> Resul
     ))
 }
 
+/// Refuses to write a result over one of the files it is made of.
+pub(crate) fn not_an_input(output: Option<&Path>, inputs: &[&Path]) -> Result<(), CliError> {
+    let Some(output) = output else { return Ok(()) };
+    let Ok(target) = output.canonicalize() else { return Ok(()) };
+    if inputs.iter().all(|i| i.canonicalize().ok().as_ref() != Some(&target)) {
+        return Ok(());
+    }
+    Err(usage(
+        format!("`-o {}` is one of the files that are read", name(output)),
+        "name another file; that one would be lost",
+    ))
+}
+
 /// Whether a file is a job file: by its name, or by its first lines.
 fn is_job(path: &Path, head: &[u8]) -> bool {
     const SECTIONS: [&str; 5] = ["model", "training", "parallelism", "cluster", "variability"];

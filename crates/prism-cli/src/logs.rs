@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use prism_io::{StepLog, read_step_logs};
+use prism_io::{LogFormat, Pause, PauseKind, StepLog, read_step_logs};
 use prism_run::cross::System;
 use prism_run::steps::RunSource;
 use prism_run::{Separated, separate};
@@ -19,13 +19,103 @@ pub(crate) fn read(
     context: &Context,
 ) -> Result<Vec<StepLog>, CliError> {
     let options = args.options();
+    let mut logs = Vec::new();
     context.phase("read", || {
-        let mut logs = Vec::new();
         for path in paths {
-            logs.extend(read_step_logs(path, &options)?);
+            logs.extend(read_step_logs(path, &options).map_err(CliError::Log)?);
         }
-        Ok(logs)
-    })
+        Ok::<(), CliError>(())
+    })?;
+    for log in &logs {
+        plausible(log, args.cumulative)?;
+    }
+    let mut logs = starts_joined(logs, context);
+    for log in &mut logs {
+        whole_intervals(log);
+    }
+    Ok(logs)
+}
+
+/// Refuses running totals that are read as times, and times that are read as running totals.
+fn plausible(log: &StepLog, cumulative: bool) -> Result<(), CliError> {
+    const FEWEST: usize = 20;
+    let (name, t) = (&log.source.name, &log.step_s);
+    if log.format != LogFormat::Csv || t.len() < FEWEST {
+        return Ok(());
+    }
+    let falls = log.pauses.iter().filter(|p| p.kind == PauseKind::Block).count();
+    if cumulative && falls > (t.len() / 20).max(3) {
+        return Err(usage(
+            format!("the times of `{name}` fall {falls} times: they are no running total"),
+            "leave out `--cumulative`",
+        ));
+    }
+    let rises = t.windows(2).all(|w| w[1] > w[0]);
+    if !cumulative && rises && t[t.len() - 1] > 3.0 * t[0] {
+        return Err(usage(
+            format!("the times of `{name}` rise from row to row: they look like a running total"),
+            "say `--cumulative` if they are one",
+        ));
+    }
+    Ok(())
+}
+
+/// Starts of one job in one file are one run: steps that were done again count once, the last time.
+fn starts_joined(logs: Vec<StepLog>, context: &Context) -> Vec<StepLog> {
+    let mut out: Vec<StepLog> = Vec::new();
+    for log in logs {
+        let again = log.run.as_deref().is_some_and(|r| r.starts_with("start "));
+        let first = log.step.first().copied();
+        let (Some(last), Some(first), true) = (out.last_mut(), first, again) else {
+            out.push(log);
+            continue;
+        };
+        if last.source != log.source || last.averaged_over != log.averaged_over {
+            out.push(log);
+            continue;
+        }
+        let kept = last.step.partition_point(|s| *s < first);
+        context.printer.warning(&format!(
+            "`{}` was started anew at step {first}: {} steps that were done again count once",
+            log.source.name,
+            last.step.len() - kept
+        ));
+        join(last, log, kept);
+    }
+    out
+}
+
+/// Puts a later start behind the first `kept` steps of an earlier one.
+fn join(last: &mut StepLog, log: StepLog, kept: usize) {
+    last.step.truncate(kept);
+    last.step_s.truncate(kept);
+    last.pauses.retain(|p| p.after <= kept);
+    last.pauses.push(Pause { kind: PauseKind::Restart, after: kept, duration_s: None });
+    last.pauses.extend(log.pauses.into_iter().map(|p| Pause { after: p.after + kept, ..p }));
+    if last.wall_s.is_empty() || log.wall_s.is_empty() {
+        last.wall_s.clear();
+    } else {
+        last.wall_s.truncate(kept);
+        last.wall_s.extend(log.wall_s);
+    }
+    last.step.extend(log.step);
+    last.step_s.extend(log.step_s);
+}
+
+/// A log of means often begins with step 1 alone: that is no whole interval, and is left out.
+fn whole_intervals(log: &mut StepLog) {
+    let k = i64::from(log.averaged_over);
+    if k < 2 || log.step.len() < 2 || log.step[1] - log.step[0] >= k {
+        return;
+    }
+    log.step.remove(0);
+    log.step_s.remove(0);
+    if !log.wall_s.is_empty() {
+        log.wall_s.remove(0);
+    }
+    for p in &mut log.pauses {
+        p.after = p.after.saturating_sub(1);
+    }
 }
 
 /// Where logs came from, each file once.
@@ -84,8 +174,17 @@ fn listed(what: &str, names: &[String]) -> String {
     format!("{what}: {}{more}", shown.join(", "))
 }
 
-/// Tells the steps of each log apart.
+/// Tells the steps of each log apart. The same log twice is refused: it would count as two runs that agree.
 pub(crate) fn separated(logs: &[StepLog]) -> Result<Vec<Separated>, CliError> {
+    for (i, log) in logs.iter().enumerate() {
+        if let Some(other) = logs[..i].iter().find(|o| o.step_s == log.step_s && o.step == log.step)
+        {
+            return Err(usage(
+                format!("`{}` and `{}` have the same steps", other.source.name, log.source.name),
+                "one run given twice would count as two that agree: leave one out",
+            ));
+        }
+    }
     Ok(logs.iter().map(separate).collect::<Result<_, _>>()?)
 }
 

@@ -128,6 +128,74 @@ fn bounds_decide_the_exit_code() {
 }
 
 #[test]
+fn a_restarted_log_is_one_run() {
+    let folder = with_logs();
+    let mut log = String::new();
+    let line = |i: u32| {
+        format!(" iteration {i:8}/ 400 | elapsed time per iteration (ms): {}.0 |\n", 2_000 + i % 7)
+    };
+    (1..=120).for_each(|i| log += &line(i));
+    log += "using world size: 8, data-parallel-size: 1\n";
+    (101..=200).for_each(|i| log += &line(i));
+    folder.write("again.log", &log);
+    let output = folder.run(&["calibrate-run", "again.log", "--json"]);
+    assert!(
+        text(&output.stderr).contains("started anew at step 101: 20 steps"),
+        "{}",
+        text(&output.stderr)
+    );
+    let profile: serde_json::Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let runs = profile["evidence"]["runs"].as_array().unwrap();
+    assert_eq!((runs.len(), runs[0]["steps"].as_u64()), (1, Some(200)));
+    let end = folder.done(&["watch", "again.log", "--profile", "profile.json", "--json", "-q"]);
+    let last: serde_json::Value = serde_json::from_str(end.lines().last().unwrap()).unwrap();
+    assert_eq!(last["run"]["steps"], 200);
+}
+
+#[test]
+fn running_totals_are_told_from_times() {
+    let folder = with_logs();
+    let mut total = 0.0;
+    let mut log = "step,elapsed_ms\n".to_owned();
+    for i in 1..60 {
+        total += 2_000.0 + f64::from(i % 5);
+        writeln!(log, "{i},{total}").unwrap();
+    }
+    folder.write("total.csv", &log);
+    let wrong = |args: &[&str]| {
+        let output = folder.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        text(&output.stderr)
+    };
+    assert!(wrong(&["calibrate-run", "total.csv"]).contains("--cumulative"));
+    assert!(wrong(&["calibrate-run", "a.csv", "--cumulative"]).contains("no running total"));
+    let profile = folder.json(&["calibrate-run", "total.csv", "--cumulative", "--json", "-q"]);
+    let level = profile["evidence"]["runs"][0]["level_s"].as_f64().unwrap();
+    assert!((level - 2.002).abs() < 1e-3, "{level}");
+    // Nothing that was read is written over.
+    let before = folder.read("a.csv");
+    assert!(
+        wrong(&["calibrate-run", "a.csv", "b.csv", "-o", "a.csv"]).contains("files that are read")
+    );
+    assert_eq!(folder.read("a.csv"), before);
+    assert!(wrong(&["calibrate-run", "a.csv", "a.csv"]).contains("the same steps"));
+}
+
+#[test]
+fn runs_that_never_end_meet_no_bound() {
+    let folder = with_logs();
+    let plan =
+        PLAN.replace("mtbf = \"60d\"", "mtbf = \"2h\"").replace("steps = 20_000", "steps = 2_000");
+    folder.write("never.toml", &plan);
+    let args =
+        ["run", "profile.json", "--plan", "never.toml", "--runs", "20", "--require", "p95<400d"];
+    let output = folder.run(&args);
+    assert_eq!(output.status.code(), Some(1));
+    let seen = text(&output.stdout) + &text(&output.stderr);
+    assert!(seen.contains("lower bound") && seen.contains("given up"), "{seen}");
+}
+
+#[test]
 fn events_are_lines_of_json() {
     let folder = with_logs();
     let out = folder.done(&["watch", "slow.csv", "--profile", "profile.json", "--json", "-q"]);

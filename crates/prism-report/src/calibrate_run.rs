@@ -6,7 +6,7 @@ use prism_run::{Prior, StepModel, StepsError};
 use serde::{Deserialize, Serialize};
 
 use crate::csv_table::number;
-use crate::{Document, ReportError, Table, Tone, count, csv_text, seconds};
+use crate::{Document, ReportError, Scale, Table, Tone, count, csv_text, seconds};
 
 /// Version of the output of `prism calibrate-run --cross-validate`.
 pub const CROSS_SCHEMA: &str = "prism.cross-validation/1";
@@ -73,11 +73,14 @@ fn law_table(model: &StepModel) -> Result<Table, StepsError> {
     let e = &model.evidence;
     let mut table = Table::new("Law of the steps", &["part", "value", "from"]);
     let (low, high) = (model.level_quantile_s(0.05)?, model.level_quantile_s(0.95)?);
+    let scale = Scale::new(high, high - low);
     table.row(vec![
         "level of one more run".to_owned(),
         seconds(model.core_s()?),
         format!(
-            "90 % interval {low:.5} to {high:.5} s: {} run{}, and {} systems ({})",
+            "90 % interval {} to {}: {} run{}, and {} systems ({})",
+            scale.show(low),
+            scale.with_unit(high),
             e.runs.len(),
             if e.runs.len() == 1 { "" } else { "s" },
             model.prior.systems,
@@ -85,7 +88,10 @@ fn law_table(model: &StepModel) -> Result<Table, StepsError> {
         ),
     ]);
     table.row(vec![
-        "core CoV".to_owned(),
+        match e.averaged_over {
+            1 => "core CoV".to_owned(),
+            k => format!("CoV of means over {k} steps"),
+        },
         format!("{} %", percent(e.core_cov)),
         format!("neighbouring steps correlate {:.2}", e.rho),
     ]);

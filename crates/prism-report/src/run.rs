@@ -78,6 +78,8 @@ pub struct BoundResult {
     pub met: bool,
     /// Whether the interval of the prediction lies on one side of the limit.
     pub clear: bool,
+    /// Whether the value is a lower bound, because runs were given up.
+    pub at_least: bool,
 }
 
 /// Completion times in bins.
@@ -174,7 +176,11 @@ impl RunOutput {
         self.analyses(&mut document);
         for r in &self.requirements {
             let verdict = if r.met { "holds" } else { "does not hold" };
-            let doubt = if r.clear { "" } else { "; the interval contains the limit" };
+            let doubt = match (r.at_least, r.clear) {
+                (true, _) => "; the value is a lower bound, since runs were given up",
+                (false, true) => "",
+                (false, false) => "; the interval contains the limit",
+            };
             let value = if r.limit > 1.0 { long(r.value) } else { format!("{:.4}", r.value) };
             let tone = if r.met { Tone::Good } else { Tone::Bad };
             document
@@ -206,11 +212,12 @@ impl RunOutput {
         let mut table = Table::new("", &["", ">value", &format!("{level} interval, sampling"), ""]);
         let spread = |table: &mut Table, name: &str, spread: &Spread, show: Show, pair: Pair| {
             let mean = &spread.mean;
+            let censored = self.summary.unfinished > 0;
             table.row(vec![
                 format!("{name}, mean"),
                 show(mean.value),
                 pair(mean.lower, mean.upper),
-                String::new(),
+                if censored { "at least: not all runs ended".to_owned() } else { String::new() },
             ]);
             for q in &spread.quantiles {
                 let interval = match (q.lower, q.upper) {
@@ -249,7 +256,7 @@ impl RunOutput {
         }
         let hours = &s.gpu_hours.mean;
         table.row(vec![
-            "GPU hours, mean".to_owned(),
+            "GPU hours with spares, mean".to_owned(),
             count(hours.value.max(0.0).round() as usize),
             between(hours, |v| count(v.max(0.0).round() as usize)),
             String::new(),
@@ -384,13 +391,54 @@ impl RunOutput {
         spread("failures", &s.failures);
         for c in &s.causes {
             let e = &c.mean_s;
-            row(format!("cause_{}_s", c.cause), e.value, Some(e.lower), Some(e.upper));
+            let name = c.cause.to_string().replace([' ', '-'], "_");
+            row(format!("cause_{name}_s"), e.value, Some(e.lower), Some(e.upper));
         }
+        row("unfinished_runs".to_owned(), s.unfinished as f64, None, None);
         if let Some(d) = &s.done_by {
             let p = &d.probability;
             row("done_by_deadline".to_owned(), p.value, Some(p.lower), Some(p.upper));
         }
+        self.analyses_csv(&mut rows);
         csv_text(&["statistic", "value", "lower", "upper"], &rows)
+    }
+}
+
+impl RunOutput {
+    /// Rows of what else was looked into.
+    fn analyses_csv(&self, rows: &mut Vec<Vec<String>>) {
+        let mut row = |name: String, e: &Estimate| {
+            rows.push(vec![
+                name,
+                number(Some(e.value)),
+                number(Some(e.lower)),
+                number(Some(e.upper)),
+            ]);
+        };
+        if let Some(best) = &self.interval {
+            row("best_interval_s".to_owned(), &best.interval_s);
+            row("half_interval_ratio".to_owned(), &best.half);
+            row("double_interval_ratio".to_owned(), &best.double);
+            row("planned_interval_ratio".to_owned(), &best.planned);
+        }
+        for s in self.sensitivity.iter().flat_map(|s| &s.classes) {
+            let class = s.class.as_deref().unwrap_or("all classes");
+            row(format!("without {class}, s"), &s.removed_s);
+            row(format!("half of {class}, s"), &s.halved_s);
+            row(format!("twice {class}, s"), &s.doubled_s);
+        }
+        for p in &self.policies {
+            row(format!("{}_total_s", p.policy), &p.total_s);
+            row(format!("{}_faster", p.policy), &p.faster);
+        }
+        for s in self.spares.iter().flat_map(|s| &s.rows) {
+            row(format!("{} spares, P(a failure waits)", s.spares), &s.wait);
+            row(format!("{} spares, total_s", s.spares), &s.total_s);
+        }
+        if let Some(s) = &self.spares {
+            let (value, none) = (number(Some(f64::from(s.needed))), String::new());
+            rows.push(vec!["spares_needed".to_owned(), value, none.clone(), none]);
+        }
     }
 }
 
@@ -434,7 +482,10 @@ fn spares(s: &Spares) -> Table {
             format!("{} ({})", percent(r.wait.value), between(&r.wait, percent)),
             percent(r.wait_analytic),
             long(r.waiting_s.value),
-            long(r.total_s.value),
+            match r.unfinished {
+                0 => long(r.total_s.value),
+                n => format!("at least {}: {n} runs given up", long(r.total_s.value)),
+            },
         ]);
     }
     table
@@ -469,7 +520,10 @@ fn policies(rows: &[PolicyRow]) -> Table {
     for r in rows {
         table.row(vec![
             r.policy.to_string(),
-            long(r.total_s.value),
+            match r.unfinished {
+                0 => long(r.total_s.value),
+                n => format!("at least {}: {n} runs given up", long(r.total_s.value)),
+            },
             format!("{:.4}", r.ettr.value),
             times(r.faster.value),
             between(&r.faster, times),

@@ -76,6 +76,12 @@ fn what(kind: EventKind) -> &'static str {
     }
 }
 
+/// The word that JSON has.
+fn code(kind: EventKind) -> String {
+    let word = serde_json::to_value(kind).ok();
+    word.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
+}
+
 fn tone(kind: EventKind) -> Tone {
     match kind {
         EventKind::Slower | EventKind::Level | EventKind::Drift => Tone::Bad,
@@ -134,8 +140,11 @@ pub fn watch_event_text(event: &Event) -> (String, Tone) {
         String::new()
     };
     let cost = match event.kind {
-        EventKind::Back => format!(", slow spells cost {} so far", long(event.extra_s)),
-        EventKind::Level => format!(" against the other runs, {} so far", signed(event.extra_s)),
+        EventKind::Back if event.extra_s > 0.0 => {
+            format!(", slow spells cost {} so far", long(event.extra_s))
+        }
+        EventKind::Back => String::new(),
+        EventKind::Level => format!(" against what was expected, {} so far", signed(event.extra_s)),
         _ => format!(", {} so far", signed(event.extra_s)),
     };
     let end = event
@@ -172,7 +181,7 @@ pub fn watch_csv(events: &[Event]) -> Result<String, ReportError> {
         .map(|e| {
             let probability = Some(e.probability).filter(|p| p.is_finite());
             vec![
-                what(e.kind).to_owned(),
+                code(e.kind),
                 e.step.to_string(),
                 e.found_at.to_string(),
                 number(Some(e.excess)),
@@ -205,12 +214,12 @@ pub fn watch_end_document(end: &WatchEnd) -> Document {
     if let Some(level) = run.level_s {
         let p = run
             .level_probability
-            .map_or(String::new(), |p| format!("p = {} among this system's runs", p_value(p)));
+            .map_or(String::new(), |p| format!("p = {} for a run of this profile", p_value(p)));
         row("level of the run", seconds(level), p);
     }
     row("stalls", long(run.stalls_s), String::new());
     let now = if run.slower_now { "and it is slower now" } else { "" };
-    row("slower spells", long(run.slower_s), now.to_owned());
+    row("slower spells", long(run.slower_s.max(0.0)), now.to_owned());
     if let Some(t) = run.remaining_s {
         row("still to go", long(t), "at the present level, without stalls and failures".to_owned());
     }

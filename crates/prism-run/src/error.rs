@@ -40,7 +40,8 @@ pub enum RunError {
     },
     /// Runs did not end within their horizon, and the question is about their end.
     #[error(
-        "{unfinished} of {runs} runs were not done after {horizon} times their time without stops"
+        "{unfinished} of {runs} runs were given up: not done after {horizon} times their time without stops, or no \
+         step further after 1,000 failures"
     )]
     Unfinished {
         /// How many were not done.

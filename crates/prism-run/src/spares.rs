@@ -4,7 +4,7 @@ use prism_job::run::RunPlan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{not_negative, positive};
+use crate::error::not_negative;
 use crate::simulate::{Options, simulate};
 use crate::summary::{Estimate, mean, share};
 use crate::{Cause, RunError, Steps};
@@ -140,7 +140,12 @@ pub fn spares(
     confidence: f64,
 ) -> Result<Spares, RunError> {
     let under_repair = under_repair(plan)?;
-    positive("nodes under repair", under_repair)?;
+    if under_repair <= 0.0 {
+        return Err(RunError::Missing {
+            what: "failures that take a node away for repair",
+            hint: "give a class `replaces = true` and a time of `repair`",
+        });
+    }
     let needed = poisson_spares(under_repair, level)?;
     let mut rows = Vec::new();
     for &n in numbers {

@@ -5,6 +5,7 @@ mod common;
 use common::{LEVEL_S, calibrated, is_change, watch, watched_run};
 use prism_io::{PauseKind, StepLog};
 use prism_run::{Event, EventKind, WatchOptions, Watcher};
+use rand_distr::{Distribution, Normal};
 
 #[test]
 fn onsets_are_found_and_false_alarms_are_as_rare_as_asked() {
@@ -59,6 +60,64 @@ fn a_spell_has_its_begin_its_end_and_its_cost() {
     let (_, summary) = watcher.finish();
     assert!((summary.slower_s / cost - 1.0).abs() < 0.08, "{} {cost}", summary.slower_s);
     assert!(!summary.slower_now);
+}
+
+/// Runs of steps without noise to speak of, some of them longer.
+fn shaped(factor: impl Fn(usize) -> f64) -> StepLog {
+    let mut log = watched_run(1, 400, 0.005, 0.2, None);
+    let mut rng = prism_stats::stream(8, "shaped", &[]);
+    let noise = Normal::new(1.0, 0.005).unwrap();
+    log.step_s = (0..400).map(|i| LEVEL_S * factor(i) * noise.sample(&mut rng)).collect();
+    log
+}
+
+#[test]
+fn two_slow_steps_are_stalls_and_three_are_a_spell() {
+    let model = calibrated(0.005, 0.2);
+    let watcher = Watcher::new(&model, WatchOptions::default()).unwrap();
+    let kinds = |length: usize| -> Vec<EventKind> {
+        let log = shaped(|i| if (200..200 + length).contains(&i) { 1.5 } else { 1.0 });
+        watch(&watcher, &log).iter().map(|e| e.kind).collect()
+    };
+    assert_eq!(kinds(2), [EventKind::Stall, EventKind::Stall]);
+    assert_eq!(kinds(6), [EventKind::Slower, EventKind::Back]);
+}
+
+#[test]
+fn a_constant_spell_is_one_spell() {
+    let model = calibrated(0.005, 0.2);
+    let watcher = Watcher::new(&model, WatchOptions::default()).unwrap();
+    let log = shaped(|i| if (150..350).contains(&i) { 1.5 } else { 1.0 });
+    let events = watch(&watcher, &log);
+    assert_eq!(
+        events.iter().map(|e| e.kind).collect::<Vec<_>>(),
+        [EventKind::Slower, EventKind::Back],
+        "{events:?}"
+    );
+    assert!(events[1].step.abs_diff(350) <= 1, "{events:?}");
+}
+
+#[test]
+fn a_run_that_is_slow_from_its_start_comes_back() {
+    let model = calibrated(0.005, 0.2);
+    let watcher = Watcher::new(&model, WatchOptions::default()).unwrap();
+    let log = shaped(|i| if i < 150 { 1.1 } else { 1.0 });
+    let mut w = watcher.clone();
+    let mut events = Vec::new();
+    for (&step, &t) in log.step.iter().zip(&log.step_s) {
+        events.extend(w.push(step, t));
+    }
+    assert_eq!(
+        events.iter().map(|e| e.kind).collect::<Vec<_>>(),
+        [EventKind::Level, EventKind::Back],
+        "{events:?}"
+    );
+    assert!(events[1].step.abs_diff(150) <= 1, "{events:?}");
+    let summary = w.summary();
+    // 140 steps after the warm-up, a tenth of their time each; the profile's level is 0.1 % off.
+    let cost = 140.0 * 0.1 * LEVEL_S;
+    assert!((summary.slower_s / cost - 1.0).abs() < 0.05, "{} {cost}", summary.slower_s);
+    assert!((summary.level_s.unwrap() / LEVEL_S - 1.0).abs() < 0.005);
 }
 
 #[test]

@@ -156,7 +156,7 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) system: Option<String>,
     /// Steps of the whole run, for the time that events will cost until its end
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_parser = whole, value_name = "N")]
     pub(crate) steps: Option<u64>,
     /// Read on while the file grows, until interrupted or `--idle`
     #[arg(short, long)]
@@ -208,16 +208,16 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "INPUT", required_unless_present = "step_time")]
     pub(crate) input: Option<PathBuf>,
     /// How long steps take, where nothing else is known of them, such as `10s`
-    #[arg(long, value_parser = span, conflicts_with = "input", value_name = "TIME")]
+    #[arg(long, value_parser = step_time, conflicts_with = "input", value_name = "TIME")]
     pub(crate) step_time: Option<f64>,
     /// File with a section `[run]`
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
     /// Steps of the run (`run.steps`)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_parser = whole, value_name = "N")]
     pub(crate) steps: Option<u64>,
     /// GPUs (`run.gpus`)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_parser = whole, value_name = "N")]
     pub(crate) gpus: Option<u64>,
     /// Failures (`run.failures.preset`): `llama3-405b`, `rsc-1`, `rsc-2`, `o100k`, `none`
     #[arg(long, value_name = "PRESET")]
@@ -284,6 +284,26 @@ impl RunArgs {
 pub(crate) fn span(text: &str) -> Result<f64, String> {
     let value = prism_job::Span::parse(text).map_err(|e| e.to_string())?.value();
     if value > 0.0 { Ok(value) } else { Err(format!("`{text}` is not above 0")) }
+}
+
+/// A step's time: at most a day.
+fn step_time(text: &str) -> Result<f64, String> {
+    match span(text)? {
+        t if t <= 86_400.0 => Ok(t),
+        _ => Err(format!("a step of `{text}` is longer than a day")),
+    }
+}
+
+/// A whole number, also as `1e6` or `1_000_000`.
+fn whole(text: &str) -> Result<u64, String> {
+    let plain = text.replace('_', "");
+    if let Ok(n) = plain.parse::<u64>() {
+        return Ok(n);
+    }
+    match plain.parse::<f64>() {
+        Ok(v) if v >= 0.0 && v.fract() == 0.0 && v < 1e18 => Ok(v as u64),
+        _ => Err(format!("`{text}` is not a whole number such as `466560` or `1e6`")),
+    }
 }
 
 /// What a rate counts.

@@ -24,6 +24,8 @@ pub(crate) fn run(args: &CalibrateRunArgs, context: &Context) -> Result<Outcome,
             "leave out one of them",
         ));
     }
+    let inputs: Vec<&Path> = args.logs.iter().map(PathBuf::as_path).collect();
+    input::not_an_input(args.output.as_deref(), &inputs)?;
     let logs = logs::read(&args.logs, &args.read, context)?;
     if args.cross_validate {
         return crossed(args, &logs, context);
@@ -64,7 +66,7 @@ fn profile(
     let written = args.output.as_deref().filter(|p| *p != Path::new("-"));
     document.hint = Some(match written {
         Some(path) => format!("prism run {} --steps N", input::name(path)),
-        None => format!("prism calibrate-run {} -o run-profile.json", names(&args.logs)),
+        None => "the same with `-o run-profile.json`, then `prism run run-profile.json`".to_owned(),
     });
     let json = || Ok(json_text(&model)?);
     done(args, &document, json, || Ok(run_profile_csv(&model)?), context)

@@ -1,8 +1,10 @@
 //! `prism run`.
 
+use std::path::{Path, PathBuf};
+
 use prism_io::sha256_hex;
-use prism_job::run::{Every, Policy, RunPlan};
-use prism_job::{ReadOptions, parse_run_plan};
+use prism_job::run::{Every, FailureClass, Policy, RunPlan};
+use prism_job::{JobFileError, ReadOptions, Violation, parse_run_plan};
 use prism_report::{
     BoundResult, DoneAt, RUN_SCHEMA, RunOutput, RunSetting, ThroughputAbove, TotalHistogram,
     json_text,
@@ -16,7 +18,7 @@ use prism_run::steps::{Paced, RunSource};
 use prism_run::summary::{Estimate, Summary, summarise, throughput_above};
 use prism_run::{RunError, Runs, Shape, formula};
 
-use crate::args::{AnalysisArg, Counted, Rate, RunArgs, RunBound, RunStatistic, SetArgs};
+use crate::args::{AnalysisArg, Counted, Rate, Relation, RunArgs, RunBound, RunStatistic, SetArgs};
 use crate::context::Context;
 use crate::error::{CliError, Outcome, usage};
 use crate::input;
@@ -28,6 +30,8 @@ fn refused(source: RunError) -> CliError {
 
 /// Predicts a whole run.
 pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<Outcome, CliError> {
+    let inputs: Vec<&Path> = args.input.iter().chain(&args.plan).map(PathBuf::as_path).collect();
+    input::not_an_input(args.output.as_deref(), &inputs)?;
     let mut from = match (&args.input, args.step_time) {
         (Some(path), _) => steps::from_file(path, &job_keys(args), context)?,
         (None, Some(step_s)) => steps::of_time(step_s)?,
@@ -57,7 +61,8 @@ pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<Outcome, CliError
         summarise(&runs, &quantiles, args.confidence, plan.deadline_s).map_err(refused)?;
     if summary.unfinished > 0 {
         warnings.push(format!(
-            "{} of {} runs did not end within {} times their time without stops: totals are lower bounds",
+            "{} of {} runs were given up ({} times their time without stops, or 1,000 failures without getting a step \
+             further): what is said of totals, costs and causes are lower bounds",
             summary.unfinished, summary.runs, runs.horizon
         ));
     }
@@ -99,25 +104,63 @@ fn job_keys(args: &RunArgs) -> SetArgs {
 /// The plan: of `--plan`, of the job file, or of the flags alone.
 fn plan(args: &RunArgs, from: &StepsFrom) -> Result<(RunPlan, Option<RunSource>), CliError> {
     let replaced = args.replaced();
+    let twice = (1..replaced.len()).find(|&i| replaced[..i].iter().any(|o| o.0 == replaced[i].0));
+    if let Some(i) = twice {
+        let key = &replaced[i].0;
+        return Err(usage(format!("`{key}` is given twice"), "by its flag or by `--set`, once"));
+    }
     let set: Vec<(String, String)> =
         replaced.into_iter().filter(|(key, _)| key.starts_with("run.")).collect();
     let (name, folder, text, source) = match (&args.plan, &from.job) {
         (Some(path), _) => {
             let text = input::text(path)?;
             let name = input::name(path);
+            if !input::is_job_file(path) && !text.contains("[run") {
+                return Err(usage(
+                    format!("`{name}` has no section `[run]`"),
+                    "a plan is TOML; `prism schema job` has its keys, examples/run.toml is a start",
+                ));
+            }
             let (sha256, bytes) = (sha256_hex(text.as_bytes()), text.len() as u64);
-            let folder = path.parent().map(std::path::Path::to_owned).unwrap_or_default();
+            let folder = path.parent().map(Path::to_owned).unwrap_or_default();
             let source = Some(RunSource { name: name.clone(), sha256, bytes });
             (name, folder, text, source)
         }
         (None, Some((given, _))) if given.text.contains("[run") || set.is_empty() => {
-            let folder = given.path.parent().map(std::path::Path::to_owned).unwrap_or_default();
+            let folder = given.path.parent().map(Path::to_owned).unwrap_or_default();
             (input::name(&given.path), folder, given.text.clone(), None)
         }
-        _ => ("the flags".to_owned(), std::path::PathBuf::new(), "[run]\n".to_owned(), None),
+        _ => ("the flags".to_owned(), PathBuf::new(), BARE.to_owned(), None),
     };
+    let bare = text == BARE;
     let options = ReadOptions { name, folder, set };
-    Ok((parse_run_plan(&text, &options, &from.defaults())?, source))
+    let plan = parse_run_plan(&text, &options, &from.defaults()).map_err(|e| match e {
+        JobFileError::Invalid(all) if bare => by_flags(&all.violations),
+        other => other.into(),
+    })?;
+    Ok((plan, source))
+}
+
+/// A section that the flags fill.
+const BARE: &str = "[run]\n";
+
+/// What is wrong with a plan that no file gave: which flags would mend it.
+fn by_flags(violations: &[Violation]) -> CliError {
+    let flag = |v: &Violation| match v.key.as_str() {
+        "run.steps" => "--steps N".to_owned(),
+        "run.gpus" => "--gpus N".to_owned(),
+        "run.failures.preset" => "--failures PRESET".to_owned(),
+        "run.checkpoint" | "run.checkpoint.interval" => "--checkpoint-interval 30min".to_owned(),
+        "run.recovery.restart" | "run.recovery" => "--set run.recovery.restart=10min".to_owned(),
+        key => format!("--set {key}=…"),
+    };
+    let messages: Vec<&str> = violations.iter().map(|v| v.message.as_str()).collect();
+    let mut flags: Vec<String> = violations.iter().map(flag).collect();
+    flags.dedup();
+    usage(
+        messages.join("; "),
+        format!("give {}, or a file with a section `[run]` as `--plan`", flags.join(" ")),
+    )
 }
 
 /// The run's steps and regular pauses, for the law of its steps.
@@ -164,7 +207,7 @@ fn setting(from: &StepsFrom, plan: &RunPlan) -> Result<RunSetting, CliError> {
         steps: plan.steps,
         gpus: plan.machines.gpus,
         nodes: plan.machines.nodes(),
-        core_s: from.model.core_s()?,
+        core_s: from.model.core_s()? * (1.0 + from.model.mean_profile(&shape(plan)).0),
         level_s: [from.model.level_quantile_s(0.05)?, from.model.level_quantile_s(0.95)?],
         steps_from: from.source.as_ref().map_or("--step-time".to_owned(), |s| s.name.clone()),
         mtbf_s: (rate > 0.0).then(|| 1.0 / rate),
@@ -244,8 +287,10 @@ fn analyse(
     };
     let rate = plan.failures.job_rate(&plan.machines);
     let none = rate <= 0.0;
-    let repair = plan.failures.classes.iter().any(|c| c.replaces && c.repair_s.is_none())
-        && plan.recovery.repair_s.is_none();
+    let repaired = |c: &FailureClass| {
+        c.replaces && c.repair_s.or(plan.recovery.repair_s).is_some_and(|t| t > 0.0)
+    };
+    let repair = !plan.failures.classes.iter().any(repaired);
     let lacks = |yes: bool, why| yes.then_some(why);
     let no_interval =
         lacks(none || plan.checkpoint.is_none(), "interval (no failures or checkpoints)");
@@ -254,8 +299,10 @@ fn analyse(
             .phase("checkpoint interval", || best_interval(paced, plan, &options, args.confidence));
         output.interval = Some(best.map_err(refused)?);
     }
-    if wanted(AnalysisArg::Spares, lacks(none || repair, "spares (no failures or time of repair)"))
-    {
+    if wanted(
+        AnalysisArg::Spares,
+        lacks(none || repair, "spares (no failures that take nodes away for repair)"),
+    ) {
         let found = context.phase("spares", || {
             let needed =
                 spares(paced, plan, &options, args.availability, &[], args.confidence)?.needed;
@@ -306,6 +353,21 @@ fn judge(bound: &RunBound, summary: &Summary) -> Result<BoundResult, CliError> {
         }
     };
     let limit = bound.limit;
+    let of_time = matches!(bound.statistic, RunStatistic::Mean | RunStatistic::Quantile(_));
+    let below = matches!(bound.relation, Relation::Less | Relation::LessOrEqual);
+    if summary.unfinished > 0 && of_time && below {
+        // The true value is at least this one: nothing from above can be said to hold.
+        let censored = match bound.statistic {
+            RunStatistic::Quantile(p) => {
+                summary.total_s.quantiles.iter().any(|q| q.p == p && q.at_least)
+            }
+            _ => true,
+        };
+        if censored {
+            let (bound, clear) = (bound.text.clone(), value >= limit);
+            return Ok(BoundResult { bound, value, limit, met: false, clear, at_least: true });
+        }
+    }
     let inside = lower.is_none_or(|l| l <= limit) && upper.is_none_or(|u| limit <= u);
     Ok(BoundResult {
         bound: bound.text.clone(),
@@ -313,6 +375,7 @@ fn judge(bound: &RunBound, summary: &Summary) -> Result<BoundResult, CliError> {
         limit,
         met: bound.relation.holds(value, limit),
         clear: !inside,
+        at_least: false,
     })
 }
 

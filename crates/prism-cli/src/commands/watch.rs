@@ -1,12 +1,12 @@
 //! `prism watch`.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use prism_io::{LogEvent, PauseKind, StepLog, StepLogTail};
+use prism_io::{IoError, LogEvent, PauseKind, StepLog, StepLogTail};
 use prism_report::{
     Document, RequirementResult, WATCH_SCHEMA, WatchEnd, WatchLine, json_line, watch_csv,
     watch_end_document, watch_event_text,
@@ -67,6 +67,47 @@ pub(crate) fn run(args: &WatchArgs, context: &Context) -> Result<Outcome, CliErr
     watch.end()
 }
 
+/// Where a growing log is read from.
+enum Source {
+    Stdin,
+    File { file: File, read: u64 },
+}
+
+impl Source {
+    fn opened(file: File) -> Self {
+        Source::File { file, read: 0 }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Source::Stdin => std::io::stdin().lock().read(buffer),
+            Source::File { file, read } => {
+                let n = file.read(buffer)?;
+                *read += n as u64;
+                Ok(n)
+            }
+        }
+    }
+
+    /// Whether the file of this name is another one now, or shorter than what was read of it.
+    fn is_gone(&self, path: &Path) -> bool {
+        let Source::File { file, read } = self else { return false };
+        let Ok(now) = std::fs::metadata(path) else { return false };
+        now.len() < *read || is_other(file, &now)
+    }
+}
+
+#[cfg(unix)]
+fn is_other(file: &File, now: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    file.metadata().is_ok_and(|old| (old.ino(), old.dev()) != (now.ino(), now.dev()))
+}
+
+#[cfg(not(unix))]
+fn is_other(_: &File, _: &std::fs::Metadata) -> bool {
+    false
+}
+
 struct Watch<'a> {
     args: &'a WatchArgs,
     context: &'a Context,
@@ -114,26 +155,26 @@ impl Watch<'_> {
         let path = self.args.log.clone();
         let file = input::name(&path);
         let failed = |source| CliError::Input { file: file.clone(), source };
-        let mut tail = StepLogTail::new(&file, &self.args.read.options());
+        let new_tail = || StepLogTail::new(&file, &self.args.read.options());
+        let mut tail = new_tail();
         let stdin = path == Path::new("-");
-        let mut source: Box<dyn Read> = if stdin {
-            Box::new(std::io::stdin())
-        } else {
-            Box::new(File::open(&path).map_err(failed)?)
-        };
-        let mut at = 0_u64;
         let mut last = Instant::now();
+        let mut source = if stdin { Some(Source::Stdin) } else { None };
         let mut buffer = vec![0_u8; 1 << 16];
         while !INTERRUPTED.load(Ordering::SeqCst) {
-            let n = match source.read(&mut buffer) {
-                Ok(n) => n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(failed(e)),
+            let n = match &mut source {
+                None => 0,
+                Some(source) => match source.read(&mut buffer) {
+                    Ok(n) => n,
+                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                    Err(e) => return Err(failed(e)),
+                },
             };
-            at += n as u64;
             if n > 0 {
-                tail.push(&buffer[..n])?;
-                if self.drain(&mut tail)? {
+                let pushed = tail.push(&buffer[..n]);
+                let any = self.drain(&mut tail)?;
+                self.odd_lines(pushed)?;
+                if any {
                     last = Instant::now();
                 }
                 continue;
@@ -143,21 +184,47 @@ impl Watch<'_> {
             if stdin || idle {
                 break;
             }
-            if std::fs::metadata(&path).is_ok_and(|m| m.len() < at) {
-                self.warnings
-                    .push(format!("`{file}` was cut: it is read again from its beginning"));
-                let mut again = File::open(&path).map_err(failed)?;
-                again.seek(SeekFrom::Start(0)).map_err(failed)?;
-                source = Box::new(again);
-                tail = StepLogTail::new(&file, &self.args.read.options());
-                self.watcher.pause(PauseKind::Restart);
-                at = 0;
+            match &source {
+                None => {
+                    let opened = File::open(&path);
+                    match opened {
+                        Ok(opened) => source = Some(Source::opened(opened)),
+                        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                        Err(e) => return Err(failed(e)),
+                    }
+                }
+                Some(old) if old.is_gone(&path) => {
+                    self.context.printer.warning(&format!(
+                        "`{file}` was cut or replaced: it is read from its beginning, as a new start of the run"
+                    ));
+                    tail.finish()?;
+                    self.drain(&mut tail)?;
+                    tail = new_tail();
+                    self.watcher.pause(PauseKind::Restart);
+                    source = None;
+                    continue;
+                }
+                Some(_) => {}
             }
             std::thread::sleep(POLL);
         }
-        tail.finish()?;
+        let finished = tail.finish();
         self.drain(&mut tail)?;
-        Ok(())
+        self.odd_lines(finished)
+    }
+
+    /// Lines that make no sense are said and left out: a watch must outlive them.
+    fn odd_lines(&self, read: Result<(), IoError>) -> Result<(), CliError> {
+        match read {
+            Ok(()) => Ok(()),
+            Err(e @ IoError::Invalid(_)) => {
+                self.context.printer.warning(&format!("left out: {e}"));
+                Ok(())
+            }
+            // A file with nothing in it yet.
+            Err(IoError::Empty { .. }) => Ok(()),
+            Err(e) => Err(CliError::Log(e)),
+        }
     }
 
     /// Takes what a growing log said; whether there were steps.
@@ -268,7 +335,7 @@ impl Watch<'_> {
             .collect::<Result<Vec<_>, _>>()?;
         let alarms = self.events.iter().filter(|e| e.is_alarm()).count();
         let interrupted = INTERRUPTED.load(Ordering::SeqCst);
-        let end = WatchEnd {
+        let mut end = WatchEnd {
             schema: WATCH_SCHEMA.to_owned(),
             log: input::name(&self.args.log),
             profile: input::name(&self.args.profile),
@@ -281,6 +348,13 @@ impl Watch<'_> {
             interrupted,
             warnings: std::mem::take(&mut self.warnings),
         };
+        let ratio = end.run.total_s / end.run.expected_s;
+        if !(0.67..1.5).contains(&ratio) {
+            let profile = &end.profile;
+            end.warnings.push(format!(
+                "steps take {ratio:.2} times what `{profile}` says: is it another job's?"
+            ));
+        }
         let met = end.requirements.iter().all(|r| r.met);
         let document = self.document(&end);
         let json = || Ok(json_line(&WatchLine::Summary(end.clone()))?);

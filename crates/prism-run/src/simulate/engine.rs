@@ -13,8 +13,8 @@ use super::work::Work;
 use crate::outcome::{Cause, RunOutcome};
 use crate::{RunError, Steps};
 
-/// Failures after which a run is given up: it gets nowhere.
-pub(super) const MOST_FAILURES: u32 = 100_000;
+/// Failures in a row without getting a step further after which a run is given up: it gets nowhere.
+pub(super) const MOST_STUCK: u32 = 1_000;
 
 /// Memory that one run after another uses.
 #[derive(Default)]
@@ -76,6 +76,8 @@ pub(super) fn run(
         done_s: 0.0,
         causes_s: [0.0; Cause::ALL.len()],
         failures: 0,
+        furthest: 0,
+        stuck: 0,
         waits: 0,
     };
     let finished = run.follow();
@@ -113,6 +115,10 @@ pub(super) struct Run<'a, 'c> {
     pub(super) done_s: f64,
     pub(super) causes_s: [f64; Cause::ALL.len()],
     pub(super) failures: u32,
+    /// Furthest step that the job went on from.
+    pub(super) furthest: u32,
+    /// Failures since it got further.
+    pub(super) stuck: u32,
     pub(super) waits: u32,
 }
 
@@ -132,7 +138,7 @@ impl Run<'_, '_> {
     /// Follows the run to its end; whether it was finished.
     fn follow(&mut self) -> bool {
         loop {
-            if self.t > self.horizon_s || self.failures >= MOST_FAILURES {
+            if self.given_up() {
                 self.spend(Cause::Lost, self.done_s);
                 if let Some(lost_s) = self.w.lost_s.first_mut() {
                     *lost_s += self.done_s;
@@ -162,6 +168,11 @@ impl Run<'_, '_> {
                 Stop::Return => self.take_back(),
             }
         }
+    }
+
+    /// Whether the run is not followed any further.
+    pub(super) fn given_up(&self) -> bool {
+        self.t > self.horizon_s || self.stuck >= MOST_STUCK
     }
 
     fn next_stop(&self) -> (f64, Stop) {
@@ -309,6 +320,8 @@ impl Run<'_, '_> {
     pub(super) fn count(&mut self) -> (usize, Class) {
         let class = self.next.class as usize;
         self.failures += 1;
+        self.stuck = if self.from > self.furthest { 0 } else { self.stuck + 1 };
+        self.furthest = self.furthest.max(self.from);
         self.w.failures[class] += 1;
         self.next = self.w.table.next(self.next.at_s, &mut self.rng);
         (class, self.c.classes[class])

@@ -42,8 +42,8 @@ pub struct Options {
     /// Seed: run i of one seed meets the same failures at the same times whatever is done about them,
     /// so that two plans can be compared run by run.
     pub seed: u64,
-    /// A run is given up, unfinished, after so many times what it takes without stops, or 100,000
-    /// failures.
+    /// A run is given up, unfinished, after so many times what it takes without stops, or 1,000 failures
+    /// in a row that left it no step further.
     pub horizon: f64,
 }
 

@@ -3,7 +3,7 @@
 use prism_job::run::Policy;
 
 use super::constants::Class;
-use super::engine::{MOST_FAILURES, Run};
+use super::engine::Run;
 use crate::outcome::Cause;
 
 /// A job that is down.
@@ -27,7 +27,7 @@ impl Run<'_, '_> {
         };
         loop {
             let phases = self.phases(class, &mut down);
-            if self.pass(phases) || self.t > self.horizon_s || self.failures >= MOST_FAILURES {
+            if self.pass(phases) || self.given_up() {
                 return;
             }
             let index;

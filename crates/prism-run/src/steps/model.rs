@@ -209,6 +209,13 @@ impl StepModel {
                 self.prior.name
             ));
         }
+        if e.core_cov < 1e-5 {
+            out.push(
+                "core steps do not vary: the times are rounded or made up, and `prism watch` will alarm at \
+                 anything"
+                    .to_owned(),
+            );
+        }
         if e.rho >= 0.98 {
             out.push("core steps drift: their correlation is at its bound of 0.98".to_owned());
         }
