@@ -27,7 +27,7 @@ pub(crate) fn read(
         Ok::<(), CliError>(())
     })?;
     for log in &logs {
-        plausible(log, args.cumulative)?;
+        plausible(log, args.cumulative, context)?;
     }
     let mut logs = starts_joined(logs, context);
     for log in &mut logs {
@@ -37,24 +37,31 @@ pub(crate) fn read(
 }
 
 /// Refuses running totals that are read as times, and times that are read as running totals.
-fn plausible(log: &StepLog, cumulative: bool) -> Result<(), CliError> {
+fn plausible(log: &StepLog, cumulative: Option<bool>, context: &Context) -> Result<(), CliError> {
     const FEWEST: usize = 20;
     let (name, t) = (&log.source.name, &log.step_s);
     if log.format != LogFormat::Csv || t.len() < FEWEST {
         return Ok(());
     }
     let falls = log.pauses.iter().filter(|p| p.kind == PauseKind::Block).count();
-    if cumulative && falls > (t.len() / 20).max(3) {
+    if cumulative == Some(true) && falls > (t.len() / 20).max(3) {
         return Err(usage(
             format!("the times of `{name}` fall {falls} times: they are no running total"),
             "leave out `--cumulative`",
         ));
     }
-    let rises = t.windows(2).all(|w| w[1] > w[0]);
-    if !cumulative && rises && t[t.len() - 1] > 3.0 * t[0] {
+    // Of times with any noise, half would fall.
+    let rises = t.windows(2).filter(|w| w[1] > w[0]).count();
+    if cumulative.is_none() && rises * 20 >= (t.len() - 1) * 19 {
         return Err(usage(
             format!("the times of `{name}` rise from row to row: they look like a running total"),
-            "say `--cumulative` if they are one",
+            "say `--cumulative` if they are one, `--cumulative=false` if not",
+        ));
+    }
+    let apart = log.step[1] - log.step[0];
+    if apart > 1 && log.averaged_over == 1 && log.step.windows(2).all(|w| w[1] - w[0] == apart) {
+        context.printer.warning(&format!(
+            "`{name}` has every {apart}th step: its times are taken for those of single steps"
         ));
     }
     Ok(())

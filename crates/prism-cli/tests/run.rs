@@ -135,7 +135,8 @@ fn a_restarted_log_is_one_run() {
         format!(" iteration {i:8}/ 400 | elapsed time per iteration (ms): {}.0 |\n", 2_000 + i % 7)
     };
     (1..=120).for_each(|i| log += &line(i));
-    log += "using world size: 8, data-parallel-size: 1\n";
+    // The lines of a new start were not kept: the counter tells.
+    log += "Traceback (most recent call last):\n";
     (101..=200).for_each(|i| log += &line(i));
     folder.write("again.log", &log);
     let output = folder.run(&["calibrate-run", "again.log", "--json"]);
@@ -172,6 +173,9 @@ fn running_totals_are_told_from_times() {
     let profile = folder.json(&["calibrate-run", "total.csv", "--cumulative", "--json", "-q"]);
     let level = profile["evidence"]["runs"][0]["level_s"].as_f64().unwrap();
     assert!((level - 2.002).abs() < 1e-3, "{level}");
+    let profile =
+        folder.json(&["calibrate-run", "total.csv", "--cumulative=false", "--json", "-q"]);
+    assert!(profile["evidence"]["runs"][0]["level_s"].as_f64().unwrap() > 10.0);
     // Nothing that was read is written over.
     let before = folder.read("a.csv");
     assert!(
@@ -193,6 +197,12 @@ fn runs_that_never_end_meet_no_bound() {
     assert_eq!(output.status.code(), Some(1));
     let seen = text(&output.stdout) + &text(&output.stderr);
     assert!(seen.contains("lower bound") && seen.contains("given up"), "{seen}");
+    let last = args.len() - 1;
+    let from_below = [&args[..last], &["p95>10s"]].concat();
+    assert_eq!(folder.run(&from_below).status.code(), Some(0));
+    // What is not the run's is not swallowed.
+    let foreign = ["run", "--step-time", "2s", "--plan", "never.toml", "--set", "rum.spares=3"];
+    assert_eq!(folder.run(&foreign).status.code(), Some(2));
 }
 
 #[test]

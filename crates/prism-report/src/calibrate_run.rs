@@ -29,6 +29,9 @@ pub struct CrossOutput {
 }
 
 fn percent(share: f64) -> String {
+    if !share.is_finite() {
+        return "-".to_owned();
+    }
     format!("{:.3}", 100.0 * share)
 }
 

@@ -80,6 +80,14 @@ fn two_slow_steps_are_stalls_and_three_are_a_spell() {
         watch(&watcher, &log).iter().map(|e| e.kind).collect()
     };
     assert_eq!(kinds(2), [EventKind::Stall, EventKind::Stall]);
+    // Beside a step that is a little slow by chance, they still are.
+    let log = shaped(|i| match i {
+        199 => 1.015,
+        200 | 201 => 2.0,
+        _ => 1.0,
+    });
+    let kinds_beside: Vec<EventKind> = watch(&watcher, &log).iter().map(|e| e.kind).collect();
+    assert_eq!(kinds_beside, [EventKind::Stall, EventKind::Stall]);
     assert_eq!(kinds(6), [EventKind::Slower, EventKind::Back]);
 }
 
@@ -118,6 +126,16 @@ fn a_run_that_is_slow_from_its_start_comes_back() {
     let cost = 140.0 * 0.1 * LEVEL_S;
     assert!((summary.slower_s / cost - 1.0).abs() < 0.05, "{} {cost}", summary.slower_s);
     assert!((summary.level_s.unwrap() / LEVEL_S - 1.0).abs() < 0.005);
+    // A small one, which the first steps after it do not tell from its end, comes back too.
+    let events = watch(&watcher, &shaped(|i| if i < 200 { 1.02 } else { 1.0 }));
+    assert_eq!(events.last().unwrap().kind, EventKind::Back, "{events:?}");
+    // Slow to the end, it has no level but that.
+    let mut w = watcher.clone();
+    for (&step, &t) in log.step.iter().zip(&shaped(|_| 1.05).step_s) {
+        w.push(step, t);
+    }
+    let level_s = w.summary().level_s.unwrap();
+    assert!((level_s / (1.05 * LEVEL_S) - 1.0).abs() < 0.005, "{level_s}");
 }
 
 #[test]

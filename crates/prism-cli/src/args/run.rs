@@ -33,9 +33,9 @@ pub(crate) struct StepLogArgs {
     /// CSV: the column of times and its unit (`s`, `ms`, `us`), such as `train_time:ms`
     #[arg(long, value_parser = time_column, value_name = "NAME:UNIT")]
     pub(crate) time_column: Option<(String, f64)>,
-    /// CSV: the column of times is a running total
-    #[arg(long)]
-    pub(crate) cumulative: bool,
+    /// CSV: the column of times is a running total; `=false` where it only looks like one
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) cumulative: Option<bool>,
     /// CSV: columns that together name the system
     #[arg(long, value_delimiter = ',', value_name = "COLUMN")]
     pub(crate) system_columns: Vec<String>,
@@ -56,7 +56,7 @@ impl StepLogArgs {
                 LogFormatArg::Torchtitan => LogFormat::Torchtitan,
             }),
             time_column: self.time_column.clone(),
-            cumulative: self.cumulative,
+            cumulative: self.cumulative == Some(true),
             system_columns: self.system_columns.clone(),
             tokens_per_gpu_step: self.tokens_per_gpu_step,
             ..StepLogOptions::default()

@@ -24,7 +24,9 @@ pub(crate) fn run(args: &CalibrateRunArgs, context: &Context) -> Result<Outcome,
             "leave out one of them",
         ));
     }
-    let inputs: Vec<&Path> = args.logs.iter().map(PathBuf::as_path).collect();
+    let prior_file = Path::new(&args.prior);
+    let inputs: Vec<&Path> =
+        args.logs.iter().map(PathBuf::as_path).chain(std::iter::once(prior_file)).collect();
     input::not_an_input(args.output.as_deref(), &inputs)?;
     let logs = logs::read(&args.logs, &args.read, context)?;
     if args.cross_validate {
@@ -86,6 +88,12 @@ fn prior(
     let source = format!("{} of {}", count(logs.len(), "log"), names(&args.logs));
     let all: Vec<&Evidence> = evidence.iter().collect();
     let prior = context.phase("fit", || fit_prior(&name, &source, &all))?;
+    if systems.len() < 8 {
+        context.printer.warning(&format!(
+            "a prior of {} systems only: how much they agree is hardly known",
+            systems.len()
+        ));
+    }
     let mut document = prior_document(&prior);
     document.hint = args
         .output

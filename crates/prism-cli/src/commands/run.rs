@@ -39,6 +39,14 @@ pub(crate) fn run(args: &RunArgs, context: &Context) -> Result<Outcome, CliError
             return Err(usage("nothing says how long steps take", "give `--step-time`"));
         }
     };
+    if from.job.is_none()
+        && let Some((key, _)) = args.set.set.iter().find(|s| !s.0.starts_with("run."))
+    {
+        return Err(usage(
+            format!("`--set {key}=…` is about a job file, and none is given"),
+            "keys of the run begin with `run.`",
+        ));
+    }
     let (plan, plan_source) = plan(args, &from)?;
     let shape = shape(&plan);
     let mut warnings = std::mem::take(&mut from.warnings);
@@ -355,8 +363,8 @@ fn judge(bound: &RunBound, summary: &Summary) -> Result<BoundResult, CliError> {
     let limit = bound.limit;
     let of_time = matches!(bound.statistic, RunStatistic::Mean | RunStatistic::Quantile(_));
     let below = matches!(bound.relation, Relation::Less | Relation::LessOrEqual);
-    if summary.unfinished > 0 && of_time && below {
-        // The true value is at least this one: nothing from above can be said to hold.
+    if summary.unfinished > 0 && of_time {
+        // The true value is at least this one: nothing from above can be said to hold, nor denied from below.
         let censored = match bound.statistic {
             RunStatistic::Quantile(p) => {
                 summary.total_s.quantiles.iter().any(|q| q.p == p && q.at_least)
@@ -364,8 +372,15 @@ fn judge(bound: &RunBound, summary: &Summary) -> Result<BoundResult, CliError> {
             _ => true,
         };
         if censored {
-            let (bound, clear) = (bound.text.clone(), value >= limit);
-            return Ok(BoundResult { bound, value, limit, met: false, clear, at_least: true });
+            let beyond = value >= limit;
+            return Ok(BoundResult {
+                bound: bound.text.clone(),
+                value,
+                limit,
+                met: !below && beyond,
+                clear: beyond,
+                at_least: true,
+            });
         }
     }
     let inside = lower.is_none_or(|l| l <= limit) && upper.is_none_or(|u| limit <= u);

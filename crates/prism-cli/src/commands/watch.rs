@@ -216,13 +216,12 @@ impl Watch<'_> {
     /// Lines that make no sense are said and left out: a watch must outlive them.
     fn odd_lines(&self, read: Result<(), IoError>) -> Result<(), CliError> {
         match read {
-            Ok(()) => Ok(()),
+            // A file with nothing in it yet is no error either.
+            Ok(()) | Err(IoError::Empty { .. }) => Ok(()),
             Err(e @ IoError::Invalid(_)) => {
                 self.context.printer.warning(&format!("left out: {e}"));
                 Ok(())
             }
-            // A file with nothing in it yet.
-            Err(IoError::Empty { .. }) => Ok(()),
             Err(e) => Err(CliError::Log(e)),
         }
     }
@@ -320,6 +319,9 @@ impl Watch<'_> {
         let (events, run) = self.watcher.clone().finish();
         for event in events {
             self.say(event)?;
+        }
+        if run.steps == 0 && INTERRUPTED.load(Ordering::SeqCst) {
+            return Ok(Outcome::Interrupted);
         }
         if run.steps == 0 {
             return Err(usage(

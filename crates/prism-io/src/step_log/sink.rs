@@ -242,7 +242,10 @@ impl Sink {
         let step = read.step;
         if let Some(last) = self.run().last.filter(|last| step <= *last) {
             let same_time = self.run().last_s == read.step_s;
-            if self.run().started {
+            // A trainer's own counter goes back only where the job was started anew, whether the log kept the
+            // lines of that start or not.
+            let back = step < last && read.repeats == Repeats::SameTime;
+            if self.run().started || back {
                 self.restart();
             } else if step == last
                 && (read.repeats == Repeats::AnyTime

@@ -216,6 +216,15 @@ impl StepModel {
                     .to_owned(),
             );
         }
+        let warm_up = e.warm_ups().values.iter().sum::<f64>() / e.runs.len().max(1) as f64;
+        if warm_up < -0.5 {
+            out.push(format!(
+                "the first {} steps are {:.1} steps shorter than as many others: `prism run` takes no time off for \
+                 a start",
+                e.warm_up_rows as i64 * e.stride,
+                -warm_up
+            ));
+        }
         if e.rho >= 0.98 {
             out.push("core steps drift: their correlation is at its bound of 0.98".to_owned());
         }

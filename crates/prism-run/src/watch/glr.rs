@@ -40,7 +40,7 @@ impl Segment {
     }
 
     /// Mean of the first k, the prior in it.
-    fn mean_to(&self, k: usize) -> f64 {
+    pub(super) fn mean_to(&self, k: usize) -> f64 {
         let count = k as f64 + self.prior_count;
         if count > 0.0 { (self.sums[k] + self.prior_count * self.prior_mean) / count } else { 0.0 }
     }

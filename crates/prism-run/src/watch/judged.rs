@@ -36,7 +36,8 @@ impl Watcher {
             return None;
         }
         self.level_told = true;
-        let level = median(&self.first).unwrap_or(0.0);
+        // Where a change was found among them, the level is that before it.
+        let level = self.normal.unwrap_or_else(|| median(&self.first).unwrap_or(0.0));
         let p = self.level_probability(level, LEVEL_STEPS);
         let first = self.seen.first().map_or(now, |s| s.step);
         let extra_s = level * self.base_s * LEVEL_STEPS as f64;
@@ -47,6 +48,7 @@ impl Watcher {
         if measured && self.normal.is_none() && level > self.options.least {
             // Slower than the other runs from its start: that is what the run is compared with from now on.
             self.normal = Some(0.0);
+            self.slow_from_start = true;
             self.excess = level;
             self.slower_s += self.seen.iter().map(|s| s.deviation * s.expected_s).sum::<f64>();
         }
@@ -73,7 +75,10 @@ impl Watcher {
     /// The run's level, and how probable one as far out is.
     pub(super) fn level_and_probability(&self) -> (f64, f64) {
         let deviations: Vec<f64> = self.seen.iter().map(|s| s.deviation).collect();
-        let level = self.normal.unwrap_or_else(|| median(&deviations).unwrap_or(0.0));
+        let present = || median(&deviations).unwrap_or(0.0);
+        // A run that is slow from its start has no level of its own but that.
+        let own = self.normal.filter(|_| !(self.slow_from_start && self.excess > 0.0));
+        let level = own.unwrap_or_else(present);
         (level, self.level_probability(level, deviations.len().max(1)))
     }
 

@@ -5,7 +5,7 @@ use prism_stats::pooled::ScalePosterior;
 use prism_stats::robust::median;
 
 use super::event::{Event, EventKind, WatchSummary};
-use super::glr::{Change, Segment};
+use super::glr::{Change, LASTED, Segment};
 use super::judged::LEVEL_STEPS;
 use super::null::Null;
 use crate::separate::{STALL_LEAST, STALL_SDS};
@@ -85,8 +85,10 @@ pub struct Watcher {
     pub(super) normal: Option<f64>,
     /// Excess of the present stretch over that, where it was told; 0 where it is normal.
     pub(super) excess: f64,
+    /// Whether the run was slower than the others from its start, which it is then compared with.
+    pub(super) slow_from_start: bool,
     /// Statistic of a change that is not told yet, and steps of its stretch at which to look again.
-    pub(super) untold: Option<(f64, usize)>,
+    pub(super) untold: Option<(f64, usize, bool)>,
     /// Deviations of the first core steps.
     pub(super) first: Vec<f64>,
     pub(super) pending: Vec<Pending>,
@@ -152,6 +154,7 @@ impl Watcher {
             scale: 1.0,
             normal: None,
             excess: 0.0,
+            slow_from_start: false,
             untold: None,
             first: Vec::new(),
             pending: Vec::new(),
@@ -306,15 +309,27 @@ impl Watcher {
         if let Some(change) =
             self.segment.change(self.known()).filter(|c| c.statistic >= self.threshold)
         {
+            if !self.lasts(change) {
+                return None;
+            }
             self.set_normal(change);
             // What looked like stalls was the beginning of it.
             let onset = self.seen[change.at].step;
             self.pending.retain(|p| p.step < onset);
             self.restart(change.at);
-            self.untold = Some((change.statistic, self.seen.len()));
+            self.untold = Some((change.statistic, self.seen.len(), false));
         }
-        let (statistic, at) = self.untold?;
-        (self.seen.len() >= at).then(|| self.told(statistic, now)).flatten()
+        let (statistic, at, told) = self.untold?;
+        (self.seen.len() >= at).then(|| self.told(statistic, told, now)).flatten()
+    }
+
+    /// Whether as many steps as it takes are of the new level: two long ones beside a slightly slow one are not.
+    fn lasts(&self, change: Change) -> bool {
+        let before = self.to_deviation(self.segment.mean_to(change.at));
+        let shifts: Vec<f64> =
+            self.seen[change.at..].iter().map(|s| s.deviation - before).collect();
+        let Ok(middle) = median(&shifts) else { return false };
+        shifts.iter().filter(|s| **s / middle >= 0.5).count() >= LASTED
     }
 
     /// The run's own level is that before its first change.
@@ -330,8 +345,8 @@ impl Watcher {
         self.normal = Some(self.to_deviation(before.mean()));
     }
 
-    /// Says what a new stretch is, once that is clear.
-    fn told(&mut self, statistic: f64, now: i64) -> Option<Event> {
+    /// Says what a new stretch is, once that is clear; where it was said, only that it is no longer so.
+    fn told(&mut self, statistic: f64, told: bool, now: i64) -> Option<Event> {
         let before = self.normal.unwrap_or(0.0);
         let after: Vec<f64> = self.seen.iter().map(|s| s.deviation).collect();
         let excess = (median(&after).ok()? - before) / (1.0 + before);
@@ -344,10 +359,15 @@ impl Watcher {
         if near && was == 0.0 {
             // Too small to be told, or not yet clear: look again when twice as much is known.
             let clear = excess.abs() + 2.0 * error <= self.options.least || n > 512.0;
-            self.untold = (!clear).then_some((statistic, 2 * after.len()));
+            self.untold = (!clear).then_some((statistic, 2 * after.len(), false));
             return None;
         }
-        self.untold = None;
+        // A first estimate is of a few steps: look again when four times as much is known.
+        self.untold = (!near && n < 512.0).then_some((statistic, 4 * after.len(), true));
+        if told && !near {
+            self.excess = excess;
+            return None;
+        }
         let kind = if near {
             EventKind::Back
         } else if excess < 0.0 {
