@@ -26,6 +26,7 @@ mod predict_job;
 mod replay;
 mod resized;
 mod run;
+mod run_analyses;
 mod search;
 mod style;
 mod synth;
