@@ -113,6 +113,15 @@ fn from_job(
     spread: Option<ScalePrior>,
 ) -> Result<StepsFrom, CliError> {
     let given = input::job_file(path)?;
+    if given.text.contains("[run") && !given.text.contains("[model") {
+        return Err(usage(
+            format!("`{}` is the plan of a run and says nothing of its steps", input::name(path)),
+            format!(
+                "give it as `--plan {}`, with a run profile, a job file or `--step-time`",
+                input::name(path)
+            ),
+        ));
+    }
     let read = given.job(set)?;
     given.warn(&read.warnings, context);
     let options =

@@ -300,6 +300,14 @@ fn the_examples_are_possible_and_fit() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|e| e == "toml") {
             let path = path.to_str().unwrap();
+            if path.ends_with("run.toml") {
+                // The plan of a run, without a job.
+                let run = ["run", "--step-time", "10s", "--plan", path, "--runs", "20"];
+                folder.done(
+                    &[&run[..], &["--analysis-runs", "20", "--analyse", "all", "-qq"]].concat(),
+                );
+                continue;
+            }
             folder.done(&["check", path, "-qq"]);
             folder.done(&["predict", path, "-qq", "--clusters", "2"]);
             seen += 1;

@@ -315,6 +315,9 @@ fn a_job_files_run_uses_its_section() {
     folder.done(&["predict", "job.toml", "--json", "-q", "-o", "predicted.json"]);
     folder.write("run.toml", PLAN);
     let args = ["run", "predicted.json", "--plan", "run.toml", "--runs", "50", "--json", "-q"];
+    let output = folder.run(&["run", "run.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--plan run.toml"), "{}", text(&output.stderr));
     let from_prediction = folder.json(&args);
     assert_eq!(from_prediction["setting"]["core_s"], out["setting"]["core_s"]);
 }
