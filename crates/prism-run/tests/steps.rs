@@ -169,6 +169,30 @@ fn a_shared_course_is_found_and_taken_out() {
 }
 
 #[test]
+fn beyond_a_course_its_average_goes_on() {
+    // A wave of 40 steps: wherever the logs end in it, a long run takes its average step.
+    let runs: Vec<StepLog> = (0..2)
+        .map(|r| {
+            let mut rng = stream(55 + r, "wave", &[]);
+            let noise = Normal::new(1.0, 0.003).unwrap();
+            let wave = |i: usize| 0.02 * (i as f64 * std::f64::consts::TAU / 40.0).sin();
+            let step_s = (0..510).map(|i| 8.0 * (1.0 + wave(i)) * noise.sample(&mut rng)).collect();
+            common::log(&format!("{r}"), (0..510).collect(), step_s, &[])
+        })
+        .collect();
+    let evidence = Evidence::of(&separated(&runs)).unwrap();
+    assert!(evidence.profile.is_some());
+    let model = StepModel::new(evidence, prism_run::prior::mlperf()).unwrap();
+    let shape = Shape { steps: 200_000, ..Shape::default() };
+    let total = model.total(&shape, 4_000, 1).unwrap();
+    assert!(total.warnings.iter().any(|w| w.contains("last half")), "{:?}", total.warnings);
+    let (low, high) = (total.sorted_s[200], total.sorted_s[3_800]);
+    let truth = 8.0 * 200_000.0;
+    assert!(low < truth && truth < high, "{low} {high}");
+    assert!((total.sorted_s[2_000] / truth - 1.0).abs() < 0.004, "{}", total.sorted_s[2_000]);
+}
+
+#[test]
 fn independent_runs_have_no_course() {
     let found = (60..100)
         .filter(|&s| Evidence::of(&separated(&simulated(s, 2, 160))).unwrap().profile.is_some());
