@@ -48,6 +48,7 @@ figures:
     cargo run --release -q -p prism-decide --example search_175b
     cargo run --release -q -p prism-run --example watch_study
     cargo run --release -q -p prism-run --example run_scale
+    cargo run --release -q -p prism-run --example run_figures
 
 # How well runs of public logs are predicted from the others of their system
 cross-validate:

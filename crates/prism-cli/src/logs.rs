@@ -58,8 +58,9 @@ fn plausible(log: &StepLog, cumulative: Option<bool>, context: &Context) -> Resu
             "say `--cumulative` if they are one, `--cumulative=false` if not",
         ));
     }
-    let apart = log.step[1] - log.step[0];
-    if apart > 1 && log.averaged_over == 1 && log.step.windows(2).all(|w| w[1] - w[0] == apart) {
+    let between = |w: &[i64]| w[1].saturating_sub(w[0]);
+    let apart = between(&log.step[..2]);
+    if apart > 1 && log.averaged_over == 1 && log.step.windows(2).all(|w| between(w) == apart) {
         context.printer.warning(&format!(
             "`{name}` has every {apart}th step: its times are taken for those of single steps"
         ));
@@ -112,7 +113,7 @@ fn join(last: &mut StepLog, log: StepLog, kept: usize) {
 /// A log of means often begins with step 1 alone: that is no whole interval, and is left out.
 fn whole_intervals(log: &mut StepLog) {
     let k = i64::from(log.averaged_over);
-    if k < 2 || log.step.len() < 2 || log.step[1] - log.step[0] >= k {
+    if k < 2 || log.step.len() < 2 || log.step[1].saturating_sub(log.step[0]) >= k {
         return;
     }
     log.step.remove(0);

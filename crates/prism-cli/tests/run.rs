@@ -264,6 +264,154 @@ fn a_growing_log_is_followed() {
 }
 
 #[test]
+fn a_log_is_held_against_a_prediction() {
+    let folder = Folder::empty();
+    let job = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/llama-8b.toml");
+    std::fs::copy(job, folder.path().join("job.toml")).unwrap();
+    let predicted = folder.json(&["predict", "job.toml", "--json", "-q"]);
+    let step_s = predicted["over_clusters"]["mean_s"].as_f64().unwrap();
+    folder.write("predicted.json", &predicted.to_string());
+    folder.write("as.csv", &csv(step_s, 60, Some(130)));
+    folder.write("other.csv", &csv(3.0 * step_s, 60, None));
+    for profile in ["job.toml", "predicted.json"] {
+        let out = folder.done(&["watch", "as.csv", "--profile", profile, "--json", "-q"]);
+        let lines: Vec<serde_json::Value> =
+            out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let slower = lines.iter().find(|l| l["kind"] == "slower").unwrap();
+        assert!((126..=134).contains(&slower["step"].as_i64().unwrap()), "{profile}: {slower}");
+        // A cost model that is right is not called wrong; one of another job is.
+        assert!(!lines.iter().any(|l| l["kind"] == "level"), "{profile}: {out}");
+        let other = folder.run(&["watch", "other.csv", "--profile", profile]);
+        assert!(text(&other.stdout).contains(" level "), "{}", text(&other.stdout));
+        assert!(text(&other.stderr).contains("another job"), "{}", text(&other.stderr));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_watch_waits_survives_rotation_and_ends_with_its_summary() {
+    let folder = with_logs();
+    let args = ["watch", "later.csv", "--profile", "profile.json", "--follow", "--json"];
+    let child = folder
+        .command(&args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pause = || std::thread::sleep(Duration::from_millis(900));
+    pause();
+    let whole = csv(2.0, 60, None);
+    folder.write("later.csv", &(whole.clone() + "201,nan\nTraceback (most recent call last):\n"));
+    pause();
+    // Another file of the same name, as logs are rotated.
+    std::fs::rename(folder.path().join("later.csv"), folder.path().join("later.old")).unwrap();
+    folder.write("later.csv", &whole);
+    pause();
+    let signalled =
+        std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(signalled.unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let last: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (last["interrupted"].as_bool(), last["run"]["steps"].as_u64()),
+        (Some(true), Some(400))
+    );
+    assert!(err.contains("left out") && err.contains("replaced"), "{err}");
+}
+
+#[test]
+fn flags_say_how_a_log_is_read() {
+    let folder = with_logs();
+    let mut odd = "iteration,job,took_us\n".to_owned();
+    let mut titan = String::new();
+    for i in 0..60 {
+        writeln!(odd, "{i},x,{}", 2_000_000 + 1_000 * (i % 7)).unwrap();
+        let stamp = format!("2026-01-02 03:{:02}:{:02},000", (2 * i) / 60, (2 * i) % 60);
+        let tps = 4_096 - (i % 5);
+        writeln!(titan, "[titan] {stamp} - root - INFO - step: {}  loss: 8.0  tps: {tps}", i + 1)
+            .unwrap();
+    }
+    folder.write("odd.csv", &odd);
+    folder.write("titan.log", &titan);
+    let level = |args: &[&str]| -> f64 {
+        let profile = folder.json(&[&["calibrate-run", "--json", "-q"], args].concat());
+        profile["evidence"]["runs"][0]["level_s"].as_f64().unwrap()
+    };
+    let read =
+        ["odd.csv", "--time-column", "took_us:us", "--system-columns", "job", "--system", "x"];
+    assert!((level(&read) - 2.003).abs() < 2e-3);
+    // By tokens, and by the log's clock.
+    assert!((level(&["titan.log", "--tokens-per-gpu-step", "8192"]) - 2.001).abs() < 1e-3);
+    assert!((level(&["titan.log", "--log-format", "torchtitan"]) - 2.0).abs() < 1e-6);
+    let output = folder.run(&["calibrate-run", "odd.csv"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--time-column"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn steps_worlds_apart_are_an_error() {
+    let folder = with_logs();
+    let far = csv(2.0, 60, None).replace("\n150,", "\n1700000000000,");
+    // What follows the jump goes on from it.
+    let far: String = far.lines().take(152).fold(String::new(), |all, l| all + l + "\n");
+    folder.write("far.csv", &far);
+    let output = folder.run(&["calibrate-run", "far.csv"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("from 0 to 1700000000000"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_plan_in_the_help_is_one() {
+    let folder = with_logs();
+    let help = folder.done(&["run", "--help"]);
+    let plan = help.split("says at least:").nth(1).unwrap().split("All keys").next().unwrap();
+    folder.write("least.toml", plan);
+    let out = folder.json(&[
+        "run",
+        "profile.json",
+        "--plan",
+        "least.toml",
+        "--runs",
+        "20",
+        "--json",
+        "-q",
+    ]);
+    assert_eq!(out["setting"]["gpus"], 16_384);
+}
+
+#[test]
+fn dates_costs_and_rates_agree() {
+    let folder = with_logs();
+    // 2 s a step, 20,000 steps and nothing else: 40,000 s on 1,024 GPUs at 2 USD an hour.
+    folder.write(
+        "plain.toml",
+        "[run]\nsteps = 20_000\ngpus = 1024\nstart = 2026-12-01T00:00:00Z\ndeadline = 2026-12-01T12:00:00Z\n\
+         gpu_hour_usd = 2.0\n",
+    );
+    let args =
+        ["run", "--step-time", "2s", "--plan", "plain.toml", "--runs", "2000", "--json", "-q"];
+    let more = ["--throughput-above", "49000steps/d", "--throughput-above", "40000steps/d"];
+    let out = folder.json(&[&args[..], &more].concat());
+    let at = |pointer: &str| out.pointer(pointer).unwrap().as_f64().unwrap();
+    // Half of the runs take less than the prior's stalls make of it: the median is within 0.2 %.
+    let median = at("/summary/total_s/quantiles/1/value");
+    assert!((median / 40_000.0 - 1.0).abs() < 2e-3, "{median}");
+    let hours = at("/summary/gpu_hours/mean/value");
+    assert!((at("/summary/cost_usd/mean/value") / (2.0 * hours) - 1.0).abs() < 1e-12);
+    assert!((hours / (1_024.0 * at("/summary/total_s/mean/value") / 3_600.0) - 1.0).abs() < 1e-12);
+    assert_eq!(at("/summary/done_by/time_s"), 43_200.0);
+    assert!(at("/summary/done_by/probability/value") > 0.98);
+    // 43,200 steps a day is the pace: above 49,000 is out of reach, 40,000 is not.
+    assert!(at("/throughput/0/probability/value") < 0.02);
+    assert!(at("/throughput/1/probability/value") > 0.98);
+    let done = out["done_at"][1]["at"].as_str().unwrap();
+    assert!(done.starts_with("2026-12-01T11:0"), "{done}");
+}
+
+#[test]
 fn seeds_and_threads() {
     let folder = with_logs();
     folder.write("run.toml", PLAN);

@@ -13,12 +13,14 @@
 //! assert!("forward-comput".parse::<OpKind>().is_err());
 //! ```
 
+mod core_steps;
 mod duration;
 mod effect;
 mod kind;
 mod signature;
 mod units;
 
+pub use core_steps::{STALL_LEAST, STALL_SDS, STALL_WINDOW, WARM_UP_STEPS};
 pub use duration::{
     ComputeModel, ComputeSignature, DurationModel, ImpliedDependency, LawCandidate, LawChoice,
     Regime, RegimeKind, StepVector, TransferModel,

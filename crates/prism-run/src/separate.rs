@@ -1,20 +1,13 @@
 //! Which steps of a log are what: warm-up, first after a pause, stall, core.
 
 use prism_io::{PauseKind, StepLog};
+use prism_model::{STALL_LEAST, STALL_SDS, STALL_WINDOW, WARM_UP_STEPS};
 use prism_stats::robust::above_running_median;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::steps::{Shape, StepsError};
 
-/// Steps at every start of a run that are taken for warm-up.
-pub const WARM_UP_STEPS: usize = 10;
-/// Steps over which the running median goes.
-pub const WINDOW: usize = 21;
-/// A stall exceeds the running median by more than this many s.d. (by the MAD) …
-pub const STALL_SDS: f64 = 6.0;
-/// … and by more than this.
-pub const STALL_LEAST: f64 = 0.02;
 /// Fewest rows of a log after its warm-up.
 const FEWEST: usize = 20;
 
@@ -136,7 +129,7 @@ pub fn separate(log: &StepLog) -> Result<Separated, StepsError> {
         return Err(StepsError::TooShort { name, rows: n, need: FEWEST, warm });
     }
     let times: Vec<f64> = rest.iter().map(|&i| log.step_s[i]).collect();
-    let above = above_running_median(&times, WINDOW, STALL_SDS, STALL_LEAST)
+    let above = above_running_median(&times, STALL_WINDOW, STALL_SDS, STALL_LEAST)
         .map_err(|source| StepsError::Statistics { what: name.clone(), source })?;
     for (k, &i) in rest.iter().enumerate() {
         if above.stands_out(k) {

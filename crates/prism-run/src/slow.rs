@@ -8,7 +8,7 @@ use crate::{Cause, RunError, Runs};
 
 /// Fail-slow over runs.
 ///
-/// What `shared-roce` was calibrated on and what it predicts is said at
+/// What `shared-roce` was calibrated on, and what is no independent check, is said at
 /// [`prism_job::run::greyhound_rows`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SlowCost {

@@ -228,6 +228,29 @@ fn profiles_and_priors_survive_their_files() {
 }
 
 #[test]
+fn steps_worlds_apart_are_refused() {
+    let mut runs = separated(&simulated(92, 2, 100));
+    // A counter that is a time of day, one that begins at the least number there is, and one of both.
+    for offset in [1_000_000_000_000_i64, i64::MAX - 200] {
+        runs[1].step = (0..100).map(|i| offset + i).collect();
+        let error = Evidence::of(&runs).unwrap_err();
+        assert!(error.to_string().contains("apart"), "{error}");
+        assert!(error.hint().is_some());
+    }
+    runs[0].step = (0..100).map(|i| i64::MIN + i).collect();
+    assert!(Evidence::of(&runs).is_err());
+    // Far from 0 together is no matter, nor is what is asked of any step.
+    let same = runs[0].step.clone();
+    runs[1].step = same;
+    let model = StepModel::new(Evidence::of(&runs).unwrap(), prism_run::prior::mlperf()).unwrap();
+    for first_step in [i64::MIN, -1, i64::MAX] {
+        let shape = Shape { steps: 50, first_step: Some(first_step), ..Shape::default() };
+        assert!(model.total(&shape, 16, 1).unwrap().sorted_s[0] > 0.0);
+        assert!(model.profile_at(first_step).is_finite());
+    }
+}
+
+#[test]
 fn short_logs_and_mixed_averages_are_refused() {
     let log = common::log("short", (0..25).collect(), vec![1.0; 25], &[]);
     assert!(separate(&log).unwrap_err().to_string().starts_with("short: 25 rows"));
@@ -265,8 +288,21 @@ fn a_damaged_profile_is_refused_or_works() {
     let whole = serde_json::to_value(&model).unwrap();
     let mut all = Vec::new();
     places(&whole, "", &mut all);
-    let wrong =
-        ["null", "-1", "0", "1e308", "1e-300", "\"x\"", "[]", "{}", "[[1,2]]", "[1e300]", "9e18"];
+    let wrong = [
+        "null",
+        "-1",
+        "0",
+        "1e308",
+        "1e-300",
+        "\"x\"",
+        "[]",
+        "{}",
+        "[[1,2]]",
+        "[1e300]",
+        "9e18",
+        "9000000000000000000",
+        "4000000000",
+    ];
     let mut refused = 0;
     for place in &all {
         for value in wrong {

@@ -141,7 +141,12 @@ pub(crate) struct CalibrateRunArgs {
 #[command(after_help = "Examples:
   prism watch train.log --profile run-profile.json --steps 100000
   prism watch train.log --profile job.toml --follow --json
-  prism watch train.log --profile run-profile.json --require 'p95<8s'")]
+  prism watch train.log --profile run-profile.json --require 'p95<8s'
+
+Events: slower, less slow, back, faster (a changed level of the run), stall (one or two slow steps),
+systematic stall (every calibrated run had it there: no alarm), level (not that of the other runs), drift.
+p is the probability that a run of the profile in which nothing is wrong shows such an event, or a stronger one,
+within the steps seen so far.")]
 pub(crate) struct WatchArgs {
     /// Log of step times; `-` for standard input
     #[arg(value_name = "LOG")]
@@ -202,7 +207,19 @@ pub(crate) enum AnalysisArg {
   prism run job.toml
   prism run run-profile.json --plan run.toml --require 'p95<60d'
   prism run --step-time 10s --steps 466560 --gpus 16384 --failures llama3-405b \\
-      --checkpoint-interval 30min --set run.recovery.restart=10min --analyse all")]
+      --checkpoint-interval 30min --set run.recovery.restart=10min --analyse all
+
+A plan with failures says at least:
+  [run]
+  steps = 466_560
+  gpus = 16384
+  [run.checkpoint]
+  interval = '30min'
+  [run.failures]
+  preset = 'llama3-405b'
+  [run.recovery]
+  restart = '10min'
+All keys: `prism schema job`; a whole one: examples/run.toml")]
 pub(crate) struct RunArgs {
     /// How long steps take: a run profile, a job file, or a prediction; `-` for standard input
     #[arg(value_name = "INPUT", required_unless_present = "step_time")]

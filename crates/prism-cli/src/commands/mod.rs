@@ -22,7 +22,9 @@ mod watch;
 mod whatif;
 mod whatif_scenarios;
 
-use crate::args::Command;
+use prism_report::RequirementResult;
+
+use crate::args::{Command, Requirement};
 use crate::context::Context;
 use crate::error::{CliError, Outcome};
 
@@ -50,5 +52,17 @@ pub(crate) fn run(command: &Command, context: &mut Context) -> Result<Outcome, C
         Command::Schema(args) => about::schema(args, context),
         Command::Completions(args) => about::completions(args, context),
         Command::Man(args) => about::man(args, context),
+    }
+}
+
+/// A requirement held against a statistic and the bounds of its interval, seconds; none where it has none.
+fn held(requirement: &Requirement, value_s: f64, bounds: Option<(f64, f64)>) -> RequirementResult {
+    let limit_s = requirement.limit_s;
+    RequirementResult {
+        requirement: requirement.text.clone(),
+        value_s,
+        limit_s,
+        met: requirement.relation.holds(value_s, limit_s),
+        clear: bounds.is_none_or(|(lower, upper)| !(lower <= limit_s && limit_s <= upper)),
     }
 }

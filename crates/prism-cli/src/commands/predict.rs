@@ -376,13 +376,6 @@ fn judge(requirement: &Requirement, report: &PredictReport) -> Option<Requiremen
         Statistic::Mean => &report.mean,
         Statistic::Sd => &report.sd,
     };
-    let limit = requirement.limit_s;
     let interval = estimate.total.unwrap_or(estimate.sampling);
-    Some(RequirementResult {
-        requirement: requirement.text.clone(),
-        value_s: estimate.value,
-        limit_s: limit,
-        met: requirement.relation.holds(estimate.value, limit),
-        clear: !(interval.lower <= limit && limit <= interval.upper),
-    })
+    Some(super::held(requirement, estimate.value, Some((interval.lower, interval.upper))))
 }

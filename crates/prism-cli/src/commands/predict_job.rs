@@ -191,15 +191,8 @@ fn judge(requirement: &Requirement, law: &JobDistribution) -> Result<Requirement
             "draw more with `--samples`, or ask for a less extreme quantile",
         ));
     };
-    let limit_s = requirement.limit_s;
-    Ok(RequirementResult {
-        requirement: requirement.text.clone(),
-        value_s,
-        limit_s,
-        met: requirement.relation.holds(value_s, limit_s),
-        // Mean and s.d. come without an interval that could contain the limit.
-        clear: bounds.is_none_or(|(lower, upper)| !(lower <= limit_s && limit_s <= upper)),
-    })
+    // Mean and s.d. come without an interval that could contain the limit.
+    Ok(super::held(requirement, value_s, bounds))
 }
 
 fn hint(args: &PredictArgs) -> String {

@@ -422,12 +422,7 @@ fn judge(requirement: &Requirement, steps_s: &[f64]) -> Result<RequirementResult
             "watch more steps",
         ));
     }
-    let limit_s = requirement.limit_s;
-    Ok(RequirementResult {
-        requirement: requirement.text.clone(),
-        value_s,
-        limit_s,
-        met: requirement.relation.holds(value_s, limit_s),
-        clear: low > limit_s || high < limit_s,
-    })
+    // One step has no spread, and so no interval that would leave the limit out.
+    let bounds = if low.is_nan() { (f64::NEG_INFINITY, f64::INFINITY) } else { (low, high) };
+    Ok(super::held(requirement, value_s, Some(bounds)))
 }

@@ -1,16 +1,12 @@
 //! What step times alone tell of a job: efficiency, fixed overhead, and the spread from step to step.
 
 use prism_job::{Job, Precision};
+use prism_model::{STALL_LEAST, STALL_SDS, STALL_WINDOW, WARM_UP_STEPS};
 use prism_stats::robust::{above_running_median, median};
 
 use super::PlannedError;
 use super::fit::{ClusterFit, Field, StepPoint, fit_cluster};
 use super::predict::{JobOptions, predict_job};
-
-/// Steps that are left out at the beginning of a run.
-const WARM_UP: usize = 10;
-/// Steps over which a running median goes.
-const WINDOW: usize = 21;
 
 /// The core of a series of step times: without warm-up and stalls.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -39,12 +35,12 @@ pub fn core_of(step_s: &[f64]) -> Result<Core, PlannedError> {
         let (what, rule) = ("a step time", "positive");
         return Err(PlannedError::Setting { what, rule, got: bad.to_string() });
     }
-    if step_s.len() < WARM_UP + 20 {
+    if step_s.len() < WARM_UP_STEPS + 20 {
         let (what, rule) = ("steps of a log", "at least 30");
         return Err(PlannedError::Setting { what, rule, got: step_s.len().to_string() });
     }
-    let times = &step_s[WARM_UP..];
-    let above = above_running_median(times, WINDOW, 6.0, 0.02)?;
+    let times = &step_s[WARM_UP_STEPS..];
+    let above = above_running_median(times, STALL_WINDOW, STALL_SDS, STALL_LEAST)?;
     let (stalls, core): (Vec<_>, Vec<_>) =
         times.iter().zip(&above.excess).partition(|(_, excess)| **excess > above.limit);
     let core: Vec<f64> = core.into_iter().map(|(t, _)| *t).collect();

@@ -9,6 +9,7 @@ use rand_distr::{Distribution as _, Poisson, StandardNormal};
 use rayon::prelude::*;
 
 use super::StepsError;
+use super::evidence::row_of;
 use super::model::{Posterior, StepModel};
 
 /// Draws that make one stream.
@@ -93,26 +94,29 @@ impl Marks {
         self.list.is_empty()
     }
 
-    pub(super) fn of_a_run<R: Rng + ?Sized>(&self, _rng: &mut R) -> Arc<[f64]> {
+    /// Equally likely values of this law.
+    pub(super) fn list(&self) -> Arc<[f64]> {
         Arc::clone(&self.list)
+    }
+
+    /// Probability of another system's stall, where there are both.
+    fn borrowing(&self) -> f64 {
+        1.0 / (self.own.len() + 1) as f64
     }
 
     fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> f64 {
         let foreign = self.own.is_empty()
-            || (!self.borrowed.is_empty()
-                && rng.random::<f64>() < 1.0 / (self.own.len() + 1) as f64);
+            || (!self.borrowed.is_empty() && rng.random::<f64>() < self.borrowing());
         let from = if foreign { &self.borrowed } else { &self.own };
         if from.is_empty() { 0.0 } else { from[rng.random_range(0..from.len())] }
     }
 
     /// Mean and s.d. of a mark.
     fn moments(&self) -> (f64, f64) {
-        let share = if self.own.is_empty() {
-            1.0
-        } else if self.borrowed.is_empty() {
-            0.0
-        } else {
-            1.0 / (self.own.len() + 1) as f64
+        let share = match (self.own.is_empty(), self.borrowed.is_empty()) {
+            (true, _) => 1.0,
+            (false, true) => 0.0,
+            (false, false) => self.borrowing(),
         };
         let mean = |v: &[f64], k: i32| {
             if v.is_empty() {
@@ -171,14 +175,17 @@ impl StepModel {
                 kind.entry(at).or_insert(slot);
             }
         }
-        let at = |row: u64| 1.0 + self.profile_at(first + row as i64 * e.stride);
+        let at = |row: u64| {
+            let step = first.saturating_add((row as i64).saturating_mul(e.stride));
+            1.0 + self.profile_at(step)
+        };
         let mut after = [(0.0, 0.0); 2];
         for (&row, &slot) in &kind {
             after[slot].0 += 1.0;
             after[slot].1 += at(row);
         }
         let known = e.profile.as_ref().map_or(0, |p| p.deviation.len() as u64);
-        let skipped = u64::try_from((first - e.first_step) / e.stride).unwrap_or(0);
+        let skipped = row_of(first, e.first_step, e.stride).unwrap_or(0) as u64;
         let (mut sum, mut row) = (0.0, warm);
         while row < rows && row + skipped < known {
             sum += at(row);
@@ -188,7 +195,7 @@ impl StepModel {
         sum += (rows - row) as f64 * if row < rows { at(row) } else { 1.0 };
         let count = (rows - warm) as f64 - after[0].0 - after[1].0;
         sum -= after[0].1 + after[1].1;
-        let last = first + (rows as i64 - 1) * e.stride;
+        let last = first.saturating_add((rows as i64 - 1).saturating_mul(e.stride));
         let inside = |i: &usize| e.recurring[*i].first >= first && e.recurring[*i].last <= last;
         Rows {
             rest: (count, sum),

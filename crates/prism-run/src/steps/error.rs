@@ -33,6 +33,18 @@ pub enum StepsError {
         /// Its steps a row.
         b: u32,
     },
+    /// Step ids too far apart.
+    #[error("{name}: steps go from {first} to {last} over all logs, more than {most} apart")]
+    Span {
+        /// The log of the last step.
+        name: String,
+        /// First step of all logs.
+        first: i64,
+        /// Last step of this one.
+        last: i64,
+        /// Most rows between them.
+        most: usize,
+    },
     /// No log was given.
     #[error("no log of steps")]
     NoLogs,
@@ -82,6 +94,9 @@ impl StepsError {
             StepsError::Averages { .. } => Some(
                 "calibrate them apart, or log every step (Megatron: `--log-interval 1`, torchtitan: \
                  `metrics.log_freq = 1`)",
+            ),
+            StepsError::Span { .. } => Some(
+                "give logs whose steps are counted from one start: no times of day, no ids of something else",
             ),
             StepsError::TooFewSystems { .. } => {
                 Some("give logs of more systems, at least two runs each, or use the preset prior")

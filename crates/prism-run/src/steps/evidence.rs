@@ -1,5 +1,6 @@
 //! What the logs of one system's runs say, before any prior.
 
+use prism_model::WARM_UP_STEPS;
 use prism_stats::autocorr::lag1;
 use prism_stats::pooled::{Group, RateGroup};
 use prism_stats::{Distribution, Family, Law, fit};
@@ -10,6 +11,11 @@ use super::StepsError;
 use super::profile::{Deviations, Profile};
 use super::recurring::{Recurring, Stalls, recurring};
 use crate::separate::{Class, Separated};
+
+/// Most rows between the first and the last step of the logs.
+const MOST_ROWS: usize = 1 << 24;
+/// Largest step id that is read from a file, a number that JSON holds exactly.
+const LARGEST_STEP: i64 = 1 << 53;
 
 /// A run of the evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -91,7 +97,8 @@ impl Evidence {
         }
         let stride = i64::from(first.averaged_over);
         let first_step = runs.iter().filter_map(|r| r.step.first()).min().copied().unwrap_or(0);
-        let row = |id: i64| usize::try_from((id - first_step) / stride).unwrap_or(0);
+        spanned(runs, first_step, stride)?;
+        let row = |id: i64| row_of(id, first_step, stride).unwrap_or(0);
         let deviations = Deviations(runs.iter().map(|r| deviations(r, &row)).collect());
         let split = deviations.split();
         let profile = split.profile;
@@ -132,7 +139,7 @@ impl Evidence {
             averaged_over: first.averaged_over,
             first_step,
             stride,
-            warm_up_rows: crate::separate::WARM_UP_STEPS.div_ceil(first.averaged_over as usize),
+            warm_up_rows: WARM_UP_STEPS.div_ceil(first.averaged_over as usize),
             runs: summaries,
             core_cov: split.variance.max(0.0).sqrt(),
             rho,
@@ -155,7 +162,7 @@ impl Evidence {
             averaged_over: 1,
             first_step: 0,
             stride: 1,
-            warm_up_rows: crate::separate::WARM_UP_STEPS,
+            warm_up_rows: WARM_UP_STEPS,
             runs: vec![RunEvidence {
                 name: name.to_owned(),
                 steps: 0,
@@ -187,8 +194,22 @@ impl Evidence {
                 Err(format!("`{what}` is {v}, which is not finite and positive"))
             }
         };
-        positive("stride", self.stride as f64)?;
         positive("averaged_over", f64::from(self.averaged_over))?;
+        if self.stride != i64::from(self.averaged_over) {
+            return Err(format!(
+                "`stride` is {}, `averaged_over` {}",
+                self.stride, self.averaged_over
+            ));
+        }
+        if self.warm_up_rows > MOST_ROWS {
+            return Err(format!("`warm_up_rows` is {}, above {MOST_ROWS}", self.warm_up_rows));
+        }
+        let steps = self.recurring.iter().flat_map(|r| [r.first, r.last]);
+        if let Some(step) =
+            steps.chain([self.first_step]).find(|s| !(-LARGEST_STEP..=LARGEST_STEP).contains(s))
+        {
+            return Err(format!("step {step} is beyond what is counted"));
+        }
         for r in &self.runs {
             positive("level_s", r.level_s)?;
         }
@@ -262,6 +283,24 @@ impl AfterPause {
         let sd = if values.len() > 1 { (sum / (n - 1.0)).sqrt() } else { 0.0 };
         (!values.is_empty()).then_some(AfterPause { count: values.len(), mean, sd })
     }
+}
+
+/// Row of a step id; none before the first, or beyond what can be counted.
+pub(super) fn row_of(id: i64, first_step: i64, stride: i64) -> Option<usize> {
+    let rows = id.checked_sub(first_step)?.checked_div(stride)?;
+    usize::try_from(rows).ok()
+}
+
+/// Refuses step ids so far apart that rows between them, which a course is followed along, fill the memory.
+fn spanned(runs: &[Separated], first_step: i64, stride: i64) -> Result<(), StepsError> {
+    for run in runs {
+        let Some(&last) = run.step.last() else { continue };
+        if row_of(last, first_step, stride).is_none_or(|r| r >= MOST_ROWS) {
+            let (name, most) = (run.name.clone(), MOST_ROWS);
+            return Err(StepsError::Span { name, first: first_step, last, most });
+        }
+    }
+    Ok(())
 }
 
 /// Rows in which a stall would have been seen.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::draw::{Level, Marks, Shape};
-use super::evidence::{AfterPause, Evidence};
+use super::evidence::{AfterPause, Evidence, row_of};
 use super::{Recurring, StepsError};
 use crate::pace::{Pace, Steps};
 use crate::prior::Prior;
@@ -143,9 +143,9 @@ impl StepModel {
 
     /// Deviation of the core at a step id, as a share of the level.
     pub fn profile_at(&self, step: i64) -> f64 {
-        let row = usize::try_from((step - self.evidence.first_step) / self.evidence.stride);
-        let profile = self.evidence.profile.as_ref();
-        profile.zip(row.ok()).map_or(0.0, |(p, row)| p.at(row))
+        let e = &self.evidence;
+        let row = row_of(step, e.first_step, e.stride);
+        e.profile.as_ref().zip(row).map_or(0.0, |(p, row)| p.at(row))
     }
 
     /// The recurring stall that a step belongs to.
@@ -284,7 +284,7 @@ impl Steps for Paced {
             core_cov: self.core_cov,
             rho: self.rho,
             stall_rate: if self.marks.is_empty() { 0.0 } else { rate },
-            stall_marks: self.marks.of_a_run(rng),
+            stall_marks: self.marks.list(),
             warm_up_s: warm_up * level,
             after_evaluation_s: self.after_evaluation * level,
         }

@@ -1,5 +1,7 @@
 //! What runs share step by step.
 
+use std::sync::OnceLock;
+
 use prism_stats::stream;
 use rand::RngExt;
 use schemars::JsonSchema;
@@ -10,7 +12,7 @@ const SHIFTS: usize = 499;
 /// Level of that test.
 const ALPHA: f64 = 0.01;
 /// A deviation of the core step that depends on the step, and that the runs share.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
     /// Deviation from the level by row, as a share of it; row 0 is the model's first step.
     pub deviation: Vec<f64>,
@@ -18,6 +20,16 @@ pub struct Profile {
     pub correlation: f64,
     /// Share of circular shifts that correlate as much.
     pub p_value: f64,
+    /// [`Profile::tail`], once it was asked for: a long run asks at every step.
+    #[serde(skip)]
+    tail: OnceLock<(f64, f64)>,
+}
+
+impl PartialEq for Profile {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.deviation, self.correlation, self.p_value)
+            == (&other.deviation, other.correlation, other.p_value)
+    }
 }
 
 impl Profile {
@@ -29,6 +41,10 @@ impl Profile {
     /// What is taken for the rows after the last: the mean of the last half, and how far off that may be (the
     /// s.d. of a number that the difference between that half's two halves was drawn from).
     pub fn tail(&self) -> (f64, f64) {
+        *self.tail.get_or_init(|| self.last_half())
+    }
+
+    fn last_half(&self) -> (f64, f64) {
         let n = self.deviation.len();
         let mean = |from: usize, to: usize| {
             let part = &self.deviation[from..to];
@@ -134,7 +150,8 @@ impl Deviations {
             .iter()
             .map(|r| r.iter().zip(&means).map(|(v, (mean, n))| kept(*v, *mean, *n)).collect())
             .collect();
-        let profile = Profile { deviation: filled(&raw), correlation, p_value };
+        let (deviation, tail) = (filled(&raw), OnceLock::new());
+        let profile = Profile { deviation, correlation, p_value, tail };
         Split { profile: Some(profile), variance: noise, rest }
     }
 }

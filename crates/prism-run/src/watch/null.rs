@@ -5,7 +5,7 @@ use rand::RngExt;
 use rand_distr::{Distribution as _, Poisson, StandardNormal};
 use rayon::prelude::*;
 
-use super::watcher::{WatchOptions, Watcher};
+use super::watcher::Watcher;
 use crate::steps::{StepModel, StepsError};
 
 /// Runs drawn from the profile.
@@ -49,7 +49,6 @@ impl Null {
                 let mut largest = 0.0_f64;
                 for i in 0..STEPS + e.warm_up_rows {
                     z = rho * z + prism_stats::Distribution::sample(&e.innovation, &mut rng);
-                    // Far from any profile: the drawn runs have none, so that none is taken out either.
                     let step = first + i as i64 * stride;
                     let mut t = level * (1.0 + cov * z);
                     if rng.random::<f64>() < rate {
@@ -99,11 +98,6 @@ impl Null {
             if self.in_a_run(middle).0 > wanted { low = middle } else { high = middle }
         }
         high
-    }
-
-    /// The options' threshold.
-    pub(super) fn of(&self, options: &WatchOptions) -> f64 {
-        self.threshold(options.alarms_per_10k)
     }
 }
 

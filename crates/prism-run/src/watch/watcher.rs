@@ -1,6 +1,7 @@
 //! Follows a run.
 
 use prism_io::PauseKind;
+use prism_model::{STALL_LEAST, STALL_SDS};
 use prism_stats::pooled::ScalePosterior;
 use prism_stats::robust::median;
 
@@ -8,7 +9,6 @@ use super::event::{Event, EventKind, WatchSummary};
 use super::glr::{Change, LASTED, Segment};
 use super::judged::LEVEL_STEPS;
 use super::null::Null;
-use crate::separate::{STALL_LEAST, STALL_SDS};
 use crate::steps::{StepModel, StepsError};
 
 /// Whitened steps further than this from the run's level are taken for this far.
@@ -124,7 +124,7 @@ impl Watcher {
         }
         let null = Null::simulated(model, options.seed)?;
         let mut watcher = Watcher::without_threshold(model)?;
-        watcher.threshold = null.of(&options);
+        watcher.threshold = null.threshold(options.alarms_per_10k);
         watcher.options = options;
         watcher.null = Some(null);
         Ok(watcher)
